@@ -1,0 +1,39 @@
+"""`Settings`: the frozen whole, made of each part's own settings type."""
+
+from dataclasses import dataclass
+
+from pyrbacproxy.access import AccessSettings
+from pyrbacproxy.authz.attributes import AttributeSettings
+from pyrbacproxy.authz.static import StaticRule
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.tls.contexts import TlsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to bind. `host` "" means every address of every family; it has no brackets. `text` is as the operator wrote it."""
+
+    host: str
+    port: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the program needs, complete and valid. `kube` is None when no API server is needed (D20)."""
+
+    secure: Address | None
+    insecure: Address | None
+    endpoints: Address | None
+    tls: TlsSettings
+    upstream: UpstreamSettings
+    access: AccessSettings
+    attributes: AttributeSettings
+    static_rules: tuple[StaticRule, ...]
+    audiences: tuple[str, ...]
+    kube: KubeSettings | None
+    limits: Limits
+    # Lines for the log at start: deprecations, what was accepted without effect, typos outside the strict places (D2).
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,23 @@
+"""`Limits`: every timeout (seconds) and size (bytes) of the data plane."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a connection may cost. The defaults of the flags live in `config.options`; these are for tests."""
+
+    handshake_seconds: float = 10.0
+    read_header_seconds: float = 32.0
+    idle_seconds: float = 90.0
+    write_stall_seconds: float = 60.0
+    shutdown_grace_seconds: float = 30.0
+    max_header_bytes: int = 1_048_576
+    max_connections: int = 10_000
+    # Not flags: the original's transport (reference 6.2), and bounds that nobody needs to turn.
+    connect_seconds: float = 30.0
+    upstream_handshake_seconds: float = 10.0
+    upstream_idle_seconds: float = 90.0
+    max_idle_upstreams: int = 100
+    write_high_water_bytes: int = 262_144
+    max_pipelined: int = 16

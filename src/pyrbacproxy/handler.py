@@ -1,0 +1,68 @@
+"""The seam between data plane and decisions: `Request` in, `Forward` or `Respond` out.
+
+The data plane knows nothing of who decides; a handler knows nothing of sockets. `Runner` drives a handler's
+generator and asks the API server on its behalf.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+from pyrbacproxy.http1.head import RequestHead
+from pyrbacproxy.http1.response import Response
+from pyrbacproxy.http1.target import Target
+from pyrbacproxy.peer import Peer
+from pyrbacproxy.record import Decided
+from pyrbacproxy.reviews import Reviewed
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as the handler sees it. `received_at` is seconds since the epoch."""
+
+    head: RequestHead
+    target: Target
+    peer: Peer
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Pass the request on with this finished head: stripped, identity set, nothing left to decide.
+
+    `head.target` is origin-form and not yet joined to the upstream's base path.
+    """
+
+    head: RequestHead
+    decided: Decided
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Answer this and forward nothing."""
+
+    response: Response
+    decided: Decided
+
+
+Verdict: TypeAlias = Forward | Respond
+Handler: TypeAlias = Callable[[Request], Reviewed[Verdict]]
+
+
+class Runner(Protocol):
+    """Drives a `Reviewed[T]` to its end."""
+
+    def run(
+        self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
+    ) -> Callable[[], None]:
+        """Run `steps`; call `done(result, usable_until)` before returning if every answer was at hand, later otherwise.
+
+        `asker` is the peer's address, for fairness among peers. `usable_until` (monotonic seconds) is how long the same
+        steps would get the same answers: infinity when nothing was asked, 0.0 when an answer may not be reused.
+        The returned function cancels: `done` is not called after it. An exception that `steps` raises
+        before the first wait propagates; later ones are given to the event loop's exception handler.
+        """
+        ...
