@@ -1,0 +1,57 @@
+# Every target sets up what it needs. VENV and PYTHON choose another environment:
+#   make test PYTHON=python3.13 VENV=.venv313
+# PYTEST_ARGS is appended to pytest, PEER=path names a kube-rbac-proxy binary for `make bench`.
+VENV   ?= .venv
+ifndef PYTHON
+PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+endif
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.set-up
+
+# Debian packages and the program each one brings: the end-to-end tests, the demo's curl lines and the benchmark run them.
+TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
+	nginx-light:nginx wrk:wrk
+
+.PHONY: setup demo test e2e check readme bench image clean
+
+setup: $(STAMP)
+
+# Runs again only when one of these files changed, and asks apt only for what is missing: with
+# everything in place, no target needs the network.
+$(STAMP): pyproject.toml Makefile
+	@packages="$(TOOLS)" python="$(PYTHON)" sh packaging/debian-packages.sh
+	@test -n "$(PYTHON)" || command -v python3 >/dev/null || { echo "Python 3.11 or newer is missing" >&2; exit 1; }
+	$(or $(PYTHON),python3) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/pyrbacproxy demo
+
+test: setup
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+e2e: setup
+	$(BIN)/pytest -m e2e $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m pyrbacproxy.config.readme --check README.md
+	$(BIN)/pytest --quiet tests/test_project.py
+
+# Puts the flag table into the README.
+readme: setup
+	$(BIN)/python -m pyrbacproxy.config.readme README.md
+
+bench: setup
+	$(BIN)/python -m benchmarks $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)
+
+image:
+	docker build --tag pyrbacproxy .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage src/*.egg-info
