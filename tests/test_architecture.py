@@ -1,7 +1,8 @@
 """The house's rules, executable: who may import whom, what pure means, mirrored tests, small rooms.
 
 Every rule is a function from source texts to complaints, so that the rules are tested themselves,
-with planted violations. ARCHITECTURE.md says why they are there; a new module needs a row in `ALLOWED`.
+with planted violations. ARCHITECTURE.md says why they are there; a new module needs a row in
+`ALLOWED`.
 """
 
 import ast
