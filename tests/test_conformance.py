@@ -1,8 +1,8 @@
 """Replays the recorded conformance cases against the program, one test a case.
 
 The replayer of tests/conformance runs as it is, in a few processes side by side: each gets case
-files with its share of the cases, made so that cases which share a running proxy stay together. What
-can't pass yet is named, with the reason, in tests/conformance/left_out.yaml.
+files with its share of the cases, made so that cases which share a running proxy stay together.
+What cannot pass yet is named, with the reason, in tests/conformance/left_out.yaml.
 """
 
 import json
