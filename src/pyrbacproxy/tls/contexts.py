@@ -1,6 +1,42 @@
-"""`TlsSettings` → an OpenSSL context: versions, suites, ALPN; asks for a client certificate and never refuses one."""
+"""`TlsSettings` → an OpenSSL context: versions, suites, ALPN; asks for a client certificate and never refuses one.
 
-from dataclasses import dataclass
+A context is made whole and never changed afterwards: a live one that is given a pair that does not match breaks every later
+handshake (FR26).
+"""
+
+import datetime
+import ipaddress
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from OpenSSL import SSL, crypto
+
+from pyrbacproxy.tls import pem
+from pyrbacproxy.tls.client_chain import ClientCaPool
+from pyrbacproxy.tls.names import DEFAULT_CIPHERS, TLS13_CIPHERS
+
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+# pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB record.
+_MODE_ENABLE_PARTIAL_WRITE = 0x1
+_OPTIONS = (
+    # A resumed session would come without the presented chain, or fail for want of a session id context.
+    SSL.OP_NO_TICKET
+    # A renegotiation could change the client's certificate behind an exchange, and costs more here than there.
+    | SSL.OP_NO_RENEGOTIATION
+    | SSL.OP_NO_COMPRESSION
+    | SSL.OP_CIPHER_SERVER_PREFERENCE
+)
+# TLS 1.0 and 1.1 sign with SHA-1, which OpenSSL 3 allows at level 0 only.
+_LEGACY_LEVEL = "@SECLEVEL=0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +55,213 @@ class TlsSettings:
     alpn: tuple[bytes, ...] = (b"http/1.1",)
     client_ca_file: str = ""
     reload_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPair:
+    """A private key and the chain that belongs to it, leaf first."""
+
+    chain: tuple[x509.Certificate, ...]
+    key: PrivateKey = field(repr=False)
+
+
+class TlsFileError(Exception):
+    """A file that cannot be used: which, and why (never its content)."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(f"{path}: {text}")
+        self.path = path
+        self.text = text
+
+
+def read_pair(certificate_file: str, key_file: str) -> ServingPair:
+    """The pair in two PEM files, or in one file that holds both. Raises TlsFileError."""
+    certificate_text = read_file(certificate_file)
+    same = key_file == certificate_file
+    key_text = certificate_text if same else read_file(key_file)
+    return parse_pair(certificate_text, certificate_file, key_text, key_file)
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file. Raises TlsFileError."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise TlsFileError(path, f"cannot be read: {reason or error}") from error
+
+
+def parse_pair(
+    certificate_text: bytes, certificate_file: str, key_text: bytes, key_file: str
+) -> ServingPair:
+    """The pair in the files' content; the names are for the error. Raises TlsFileError."""
+    chain = _chain(certificate_text, certificate_file)
+    key = _key(key_text, key_file)
+    try:
+        is_match = chain[0].public_key() == key.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise TlsFileError(certificate_file, f"unusable public key: {error}") from error
+    if not is_match:
+        raise TlsFileError(key_file, f"the private key does not match {certificate_file}")
+    return ServingPair(chain=chain, key=key)
+
+
+def self_signed_pair(hostname: str) -> ServingPair:
+    """A pair signed by a throw-away authority, for a year from an hour ago (reference 5.1); it is never renewed."""
+    now = time.time()
+    authority_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    authority_name = _common_name(f"{hostname}-ca@{int(now)}")
+    authority = (
+        _builder(authority_name, authority_name, authority_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    leaf = (
+        _builder(_common_name(f"{hostname}@{int(now)}"), authority_name, key.public_key(), now)
+        .add_extension(x509.SubjectAlternativeName([_general_name(hostname)]), critical=False)
+        .add_extension(purpose, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    return ServingPair(chain=(leaf, authority), key=key)
+
+
+def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
+    """A new context that serves the pair. Raises TlsFileError when OpenSSL will not have it (key too small)."""
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.clear_mode(_MODE_ENABLE_PARTIAL_WRITE)
+    # Without it an idle connection holds 30 KiB more.
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+    context.set_options(_OPTIONS)
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    _set_suites(context, settings)
+    # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for each request (reference 5.5).
+    context.set_verify(SSL.VERIFY_PEER, _accept_any)
+    context.set_alpn_select_callback(_alpn_choice(settings.alpn))
+    try:
+        context.use_certificate(pair.chain[0])
+        for certificate in pair.chain[1:]:
+            context.add_extra_chain_cert(certificate)
+        context.use_privatekey(pair.key)
+        context.check_privatekey()
+    except SSL.Error as error:
+        reason = error.args[0][0][-1] if error.args and error.args[0] else "refused"
+        raise TlsFileError(settings.certificate_file, f"OpenSSL: {reason}") from error
+    return context
+
+
+def problems(settings: TlsSettings) -> list[str]:
+    """What keeps a listener with these settings from starting, naming flag and file; [] when nothing does."""
+    found = []
+    certificate_file, key_file = settings.certificate_file, settings.key_file
+    if certificate_file and key_file:
+        try:
+            server_context(read_pair(certificate_file, key_file), settings)
+        except TlsFileError as error:
+            flag = "--tls-cert-file" if error.path == certificate_file else "--tls-private-key-file"
+            found.append(f"{flag}: {error}")
+    elif certificate_file:
+        found.append(f"--tls-cert-file={certificate_file} needs --tls-private-key-file")
+    elif key_file:
+        found.append(f"--tls-private-key-file={key_file} needs --tls-cert-file")
+    if settings.client_ca_file:
+        try:
+            read_pool(settings.client_ca_file)
+        except TlsFileError as error:
+            found.append(f"--client-ca-file: {error}")
+    return found
+
+
+def read_pool(path: str) -> ClientCaPool:
+    """The client CA pool in a file. Raises TlsFileError, also when it holds no certificate."""
+    try:
+        return ClientCaPool.from_pem(read_file(path))
+    except ValueError as error:
+        raise TlsFileError(path, str(error)) from error
+
+
+def _chain(text: bytes, path: str) -> tuple[x509.Certificate, ...]:
+    blocks = pem.certificate_blocks(text)
+    if not blocks:
+        raise TlsFileError(path, "holds no certificate")
+    try:
+        return tuple(x509.load_pem_x509_certificate(block) for block in blocks)
+    except ValueError as error:
+        raise TlsFileError(path, f"bad certificate: {error}") from error
+
+
+def _key(text: bytes, path: str) -> PrivateKey:
+    block = pem.key_block(text)
+    if block is None:
+        raise TlsFileError(path, "holds no private key")
+    try:
+        key = load_pem_private_key(block, password=None)
+    except TypeError:
+        raise TlsFileError(path, "the private key is encrypted") from None
+    except (ValueError, UnsupportedAlgorithm):
+        # The library's own words stay out: they could quote the key.
+        raise TlsFileError(path, "bad private key") from None
+    if not isinstance(key, PrivateKey):
+        raise TlsFileError(path, "the private key is neither RSA, ECDSA nor Ed25519")
+    return key
+
+
+def _common_name(text: str) -> x509.Name:
+    # X.520 bounds a common name to 64 characters; a host name may be as long.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[-64:])])
+
+
+def _general_name(hostname: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(hostname))
+    except ValueError:
+        return x509.DNSName(hostname)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, now: float
+) -> x509.CertificateBuilder:
+    start = datetime.datetime.fromtimestamp(int(now) - 3600, datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=365))
+    )
+
+
+def _set_suites(context: SSL.Context, settings: TlsSettings) -> None:
+    minimum = settings.minimum
+    suites = DEFAULT_CIPHERS if settings.cipher_list is None else settings.cipher_list
+    if not suites:
+        # OpenSSL refuses an empty list.
+        minimum = SSL.TLS1_3_VERSION
+        suites = DEFAULT_CIPHERS
+    if minimum < SSL.TLS1_2_VERSION:
+        suites = f"{suites}:{_LEGACY_LEVEL}"
+    context.set_min_proto_version(minimum)
+    context.set_cipher_list(suites.encode())
+    context.set_tls13_ciphersuites(TLS13_CIPHERS.encode())
+
+
+def _accept_any(
+    _connection: SSL.Connection, _certificate: crypto.X509, _error: int, _depth: int, _ok: int
+) -> bool:
+    return True
+
+
+def _alpn_choice(served: tuple[bytes, ...]) -> Callable[[SSL.Connection, list[bytes]], bytes]:
+    """Ours first; without a common protocol the handshake is refused (reference 15.12)."""
+
+    def choose(_connection: SSL.Connection, offered: list[bytes]) -> bytes:
+        for protocol in served:
+            if protocol in offered:
+                return protocol
+        # pyOpenSSL turns what is raised here into the alert no_application_protocol and raises it again from the handshake.
+        raise SSL.Error([("SSL routines", "", "no application protocol")])
+
+    return choose

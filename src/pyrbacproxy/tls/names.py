@@ -1,0 +1,113 @@
+"""Go's names of TLS versions and IANA's of cipher suites → OpenSSL's (reference section 5.3)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_VERSIONS = {
+    # Kubernetes' flags take an empty name for the default.
+    "": 0x0303,
+    "VersionTLS10": 0x0301,
+    "VersionTLS11": 0x0302,
+    "VersionTLS12": 0x0303,
+    "VersionTLS13": 0x0304,
+}
+
+# In Go's order of preference (crypto/tls, cipherSuitesPreferenceOrder with AES instructions), which the order of the flag's
+# list does not change. The suites that OpenSSL is built without have no name (D33).
+_SUITES: dict[str, str | None] = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": None,
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": None,
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": None,
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": None,
+    "TLS_RSA_WITH_RC4_128_SHA": None,
+}
+# Names from before RFC 7905, kept by Go.
+_ALIASES = {
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+}
+# All three are always on: a list neither adds nor removes one. In Go's order of preference with AES instructions.
+_TLS13_SUITES = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+# RFC 9113 section 9.2.2, for either kind of key.
+_HTTP2_SUITES = frozenset(
+    (
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    )
+)
+
+TLS13_CIPHERS = ":".join(_TLS13_SUITES)
+# Go's defaults: ECDHE with AES-GCM, ChaCha20 or AES-CBC-SHA; no RSA key exchange (reference 15.16).
+DEFAULT_CIPHERS = ":".join(
+    openssl
+    for name, openssl in _SUITES.items()
+    if openssl and name.startswith("TLS_ECDHE_") and not name.endswith("_CBC_SHA256")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CipherList:
+    """What a list of suite names comes to.
+
+    `openssl` is OpenSSL's list for TLS 1.2 and below: None for the defaults (no names given), "" when no suite is left and only
+    TLS 1.3 remains. `not_offered` holds the names of the suites that OpenSSL lacks, as given. `has_http2_suite` tells whether
+    a suite that HTTP/2 demands below TLS 1.3 is among them (D18).
+    """
+
+    openssl: str | None
+    has_http2_suite: bool
+    not_offered: tuple[str, ...]
+
+
+def minimum_version(name: str) -> int:
+    """OpenSSL's number (0x0301 ... 0x0304) of Go's version name. Raises ValueError for an unknown one."""
+    try:
+        return _VERSIONS[name]
+    except KeyError:
+        known = ", ".join(filter(None, _VERSIONS))
+        raise ValueError(f"unknown TLS version {name!r}, known are {known}") from None
+
+
+def cipher_list(names: Iterable[str]) -> CipherList:
+    """The suites named, in Go's order. Raises ValueError with the first name that Go does not know."""
+    wanted: set[str] = set()
+    is_given = False
+    for name in names:
+        is_given = True
+        suite = _ALIASES.get(name, name)
+        if suite in _SUITES:
+            wanted.add(suite)
+        elif suite not in _TLS13_SUITES:
+            raise ValueError(f"unknown TLS cipher suite {name!r}")
+    if not is_given:
+        return CipherList(openssl=None, has_http2_suite=True, not_offered=())
+    return CipherList(
+        openssl=":".join(
+            openssl for suite, openssl in _SUITES.items() if suite in wanted and openssl
+        ),
+        has_http2_suite=not wanted.isdisjoint(_HTTP2_SUITES),
+        not_offered=tuple(
+            suite for suite, openssl in _SUITES.items() if suite in wanted and not openssl
+        ),
+    )
