@@ -23,7 +23,7 @@ ALLOWED: dict[str, str] = {
     "cli": "app commands.* config.options config.complete config.settings observe.logs",
     "app": "access admin.* authn.* authz.* config.settings dataplane.* handler http1.* kube.* "
     "observe.* peer record reviews tls.* user egress_proxy",
-    "commands.demo": "app cli config.* demo.* observe.*",
+    "commands.demo": "demo.*",
     # floor 5
     "access": "handler record reviews user authn.authenticator authn.identity_headers "
     "authz.attributes authz.authorizer authz.paths http1.forwarding http1.head http1.response "
@@ -91,16 +91,23 @@ ALLOWED: dict[str, str] = {
     "http1.forwarding": "http1.head",
     "http1.response": "http1.head",
     "demo.pki": "",
-    "demo.rbac": "",
-    "demo.crio": "",
-    "demo.api_server": "demo.rbac",
+    "demo.label_selector": "",
+    "demo.rbac": "demo.label_selector reviews user",
+    "demo.documents": "",
+    "demo.manifests": "demo.documents demo.label_selector demo.rbac",
+    "demo.tokens": "reviews user",
+    "demo.api_server": "demo.documents demo.rbac demo.tokens reviews user",
+    "demo.crio_metrics": "",
+    "demo.crio": "demo.crio_metrics",
+    "demo.scene": "demo.pki demo.tokens",
 }
 
 # Pure modules take values and return values; a package's name stands for all its modules.
 PURE = (
     "user peer record reviews handler access egress_proxy http1.* authn.* authz.* admin.* "
     "kube.ttl_cache kube.review_codec tls.names tls.engine tls.client_chain dataplane.limits "
-    "dataplane.flow_control dataplane.pool dataplane.exchange observe.metrics observe.access_log"
+    "dataplane.flow_control dataplane.pool dataplane.exchange observe.metrics observe.access_log "
+    "demo.documents demo.label_selector demo.rbac demo.tokens"
 )
 
 # The rim: what touches the world. Pure modules import none of it, directly or through others.
