@@ -114,7 +114,7 @@ PURE = (
 RIM = {
     *("asyncio", "ssl", "socket", "selectors", "threading", "os", "pathlib", "subprocess", "time"),
     *("random", "logging", "concurrent", "multiprocessing", "signal", "tempfile", "shutil", "io"),
-    *("http", "urllib.request", "aiohttp", "requests", "uvloop", "kubernetes_asyncio"),
+    *("http.client", "http.server", "urllib.request", "aiohttp", "requests", "uvloop", "kubernetes_asyncio"),
 }
 
 # Calls that reach the world without an import of the rim.
