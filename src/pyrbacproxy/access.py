@@ -1,8 +1,51 @@
-"""The handler chain: allow paths → ignore paths → authenticate → attributes → authorize → forward. Only it knows the order."""
+"""The handler chain: allow paths → ignore paths → authenticate → attributes → authorize → forward.
+Only it knows the order.
 
-from dataclasses import dataclass
+Statuses and bodies are the original's (reference 3.8). Before the chain come the requests that are
+refused whoever sends them: no path (D27), an upgrade with a body (D8), an unclean path (D17, the
+redirect), an ambiguous one (D9). Every branch that forwards, ignored paths included, leaves by one
+exit: hop-by-hop headers out, identity names and bearer credentials out, ours in (D5).
+"""
 
-from pyrbacproxy.authn.identity_headers import IdentitySettings
+from dataclasses import dataclass, field
+
+from pyrbacproxy.authn.authenticator import Authenticated, Authenticator, Rejected
+from pyrbacproxy.authn.identity_headers import Identity, IdentityHeaders, IdentitySettings
+from pyrbacproxy.authz.attributes import AttributeSource
+from pyrbacproxy.authz.authorizer import Authorizer, Kind
+from pyrbacproxy.authz.paths import PathPatterns
+from pyrbacproxy.handler import Forward, Request, Respond, Verdict
+from pyrbacproxy.http1 import forwarding
+from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.http1.target import (
+    Form,
+    Target,
+    cleaned,
+    escaped_path,
+    has_encoded_separator,
+    is_ambiguous,
+    path_without_decoding_slash,
+)
+from pyrbacproxy.record import Decided, Outcome
+from pyrbacproxy.refusals import not_allowed, note, refused, unauthenticated
+from pyrbacproxy.reviews import Reviewed, ReviewFailed
+
+_CONNECT = b"CONNECT"
+_FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+
+_NO_PATH = text(400, "Bad Request. The target has no path.\n", must_close=True)
+_UPGRADE_WITH_BODY = text(400, "Bad Request. An upgrade with a body.\n", must_close=True)
+_AMBIGUOUS = text(400, "Bad Request. The path can be read in two ways.\n")
+_NOT_ALLOWED_PATH = text(404, "404 page not found\n")
+_NO_ATTRIBUTES = text(400, "Bad Request. The request or configuration is malformed.\n")
+_FORM_BODY = text(415, "Unsupported Media Type. A form body could contradict the query.\n")
+_NO_TUNNEL = text(405, "Method Not Allowed\n", must_close=True)
+
+# What is known of a path is a function of the path alone; this bounds how many are remembered, and
+# how long ones.
+_REMEMBERED_PATHS = 1024
+_REMEMBERED_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +54,182 @@ class AccessSettings:
 
     allow_paths: tuple[str, ...] = ()
     ignore_paths: tuple[str, ...] = ()
-    identity: IdentitySettings = IdentitySettings()
+    identity: IdentitySettings = field(default_factory=IdentitySettings)
     keeps_bearer_on_ignored_paths: bool = False
     rejects_form_bodies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _PathFacts:
+    """What the path alone decides."""
+
+    escaped: bytes
+    cleaned: bytes
+    is_ambiguous: bool
+    is_allowed: bool
+    is_ignored: bool
+
+
+class Access:
+    """Decides each request of the proxy's own listeners."""
+
+    __slots__ = (
+        "_allow",
+        "_attributes",
+        "_authenticator",
+        "_authorizer",
+        "_identity",
+        "_ignore",
+        "_keeps_bearer",
+        "_paths",
+        "_rejects_forms",
+    )
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        authenticator: Authenticator,
+        attributes: AttributeSource,
+        authorizer: Authorizer,
+    ) -> None:
+        self._allow = PathPatterns(settings.allow_paths) if settings.allow_paths else None
+        self._ignore = PathPatterns(settings.ignore_paths)
+        self._keeps_bearer = settings.keeps_bearer_on_ignored_paths
+        self._rejects_forms = settings.rejects_form_bodies and attributes.has_query_rewrite
+        self._identity = IdentityHeaders(settings.identity)
+        self._authenticator = authenticator
+        self._attributes = attributes
+        self._authorizer = authorizer
+        self._paths: dict[bytes, _PathFacts] = {}
+
+    def handle(self, request: Request) -> Reviewed[Verdict]:
+        """The chain; a `handler.Handler`."""
+        head, target = request.head, request.target
+        if target.form is Form.ASTERISK:
+            return refused(_NO_PATH)
+        if forwarding.announced_upgrade(head) is not None and _announces_body(head):
+            return refused(_UPGRADE_WITH_BODY)
+        # CONNECT is never redirected nor forwarded, so how its target reads does not matter
+        # (reference 3.0).
+        is_connect = head.method == _CONNECT
+        facts = self._facts(target)
+        if not is_connect:
+            if facts.cleaned != target.raw_path:
+                return refused(_redirect(facts.cleaned, target.raw_query))
+            if facts.is_ambiguous:
+                return refused(_AMBIGUOUS)
+        if not facts.is_allowed:
+            return refused(_NOT_ALLOWED_PATH)
+        if facts.is_ignored:
+            decided = Decided(Outcome.ALLOWED, identity_source="none", decision_source="none")
+            return self._forward(
+                request, head, Identity(), decided, keeps_bearer=self._keeps_bearer
+            )
+        identification = yield from self._authenticator.authenticate(request)
+        if not isinstance(identification, Authenticated):
+            return unauthenticated(identification)
+        identity = self._identity.identity(identification.user)
+        if identity is None:
+            return unauthenticated(
+                Rejected("a name of the user or of a group is unfit for an identity header")
+            )
+        return (yield from self._authorized(request, identification, identity))
+
+    def clean_trailers(self, trailers: Headers) -> Headers:
+        """Request trailers without identity names and bearer credentials (D35)."""
+        return self._identity.strip(trailers)
+
+    def _authorized(
+        self, request: Request, known: Authenticated, identity: Identity
+    ) -> Reviewed[Verdict]:
+        """Everything after authentication."""
+        target = request.target
+        decided = Decided(Outcome.REFUSED, known.user.name, known.source)
+        if target.form is Form.AUTHORITY:
+            return Respond(_NO_TUNNEL, decided)
+        wanted = self._attributes.attributes(known.head, target, known.user)
+        if not wanted:
+            return Respond(_NO_ATTRIBUTES, decided)
+        if self._rejects_forms and _has_form_body(known.head):
+            return Respond(_FORM_BODY, decided)
+        for attributes in wanted:
+            judgement = yield from self._authorizer.authorize(attributes)
+            if isinstance(judgement, ReviewFailed) or judgement.kind is not Kind.ALLOW:
+                return not_allowed(attributes, judgement, decided)
+            decided.decision_source = judgement.source
+        decided.outcome = Outcome.ALLOWED
+        return self._forward(request, known.head, identity, decided)
+
+    def _forward(
+        self,
+        request: Request,
+        head: RequestHead,
+        identity: Identity,
+        decided: Decided,
+        *,
+        keeps_bearer: bool = False,
+    ) -> Verdict:
+        """The one exit towards the upstream."""
+        if head.method == _CONNECT:
+            decided.outcome = Outcome.REFUSED
+            return Respond(_NO_TUNNEL, decided)
+        target = request.target
+        headers = forwarding.request_headers(
+            head.headers,
+            peer_address=request.peer.address,
+            keeps_upgrade=False,
+            authority=target.authority,
+        )
+        headers = self._identity.strip(headers, keeps_bearer=keeps_bearer)
+        if identity.lines:
+            headers = headers.with_added(*identity.lines)
+        if identity.left_out:
+            groups = ", ".join(identity.left_out)
+            decided.notes = (note(0, f"Groups left out of the identity header: {groups}"),)
+        escaped = self._facts(target).escaped
+        query = b"" if target.raw_query is None else b"?" + target.raw_query
+        return Forward(RequestHead(head.method, escaped + query, headers), decided)
+
+    def _facts(self, target: Target) -> _PathFacts:
+        facts = self._paths.get(target.raw_path)
+        if facts is None:
+            facts = self._facts_of(target)
+            if len(target.raw_path) <= _REMEMBERED_BYTES:
+                if len(self._paths) >= _REMEMBERED_PATHS:
+                    self._paths.clear()
+                self._paths[target.raw_path] = facts
+        return facts
+
+    def _facts_of(self, target: Target) -> _PathFacts:
+        allow, raw_path = self._allow, target.raw_path
+        return _PathFacts(
+            escaped=escaped_path(raw_path),
+            cleaned=cleaned(raw_path),
+            is_ambiguous=is_ambiguous(target),
+            # A door is open only to a path that fits however the upstream reads an encoded slash
+            # (D9).
+            is_allowed=allow is None
+            or (allow.match(target.path) and allow.match(path_without_decoding_slash(target))),
+            is_ignored=not has_encoded_separator(raw_path) and self._ignore.match(target.path),
+        )
+
+
+def _redirect(path: bytes, raw_query: bytes | None) -> Response:
+    """To the clean path on this very origin (D17): it begins with one slash, and no backslash
+    survives escaping.
+    """
+    query = b"" if raw_query is None else b"?" + raw_query
+    return Response(307, Headers(((b"Location", escaped_path(path) + query),)))
+
+
+def _announces_body(head: RequestHead) -> bool:
+    headers = head.headers
+    return b"transfer-encoding" in headers or headers.get(b"content-length") not in {None, b"0"}
+
+
+def _has_form_body(head: RequestHead) -> bool:
+    """Whether an upstream could take the body for a form; any doubt is yes (D7)."""
+    types = head.headers.get_all(b"content-type")
+    return _announces_body(head) and any(
+        known in line.lower() for line in types for known in _FORM_TYPES
+    )

@@ -1,17 +1,38 @@
-"""Request head + target + user → one or more `Attributes`; verbs and rewrites. None at all is an error."""
+"""Request head + target + user → one or more `Attributes`; verbs and rewrites. None at all is an
+error.
 
+Reference 2.3 and 3.5. Who gets no attributes refuses the request (400): "nothing to check" must
+never become "nothing was refused". With a query rewrite the query that is forwarded must be the one
+that was checked, so a query that could be read in two ways yields none (D7).
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyrbacproxy.authz.template import Template
+from pyrbacproxy.http1.head import RequestHead
+from pyrbacproxy.http1.target import Target, has_encoded_separator, parse_query
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
 from pyrbacproxy.user import UserInfo
+
+# Methods are case-sensitive; whatever is not here (HEAD, OPTIONS, TRACE ...) is "*", which only
+# rules for "*" grant.
+_VERBS = {
+    b"GET": "get",
+    b"POST": "create",
+    b"PUT": "update",
+    b"PATCH": "patch",
+    b"DELETE": "delete",
+}
+_OTHER_VERB = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """The action to be authorized.
 
-    `is_path_exact` is false when the raw path holds `%2F`, `%5C` or `%00`: then no static path rule matches it (D9).
+    `is_path_exact` is false when the raw path holds `%2F`, `%5C` or `%00`: then no static path rule
+    matches it (D9).
     """
 
     user: UserInfo
@@ -41,7 +62,90 @@ class Rewrites:
 
 @dataclass(frozen=True, slots=True)
 class AttributeSettings:
-    """What is checked per request: one or more resource checks (N6: all must hold), or the path when there are none."""
+    """What is checked per request: one or more resource checks (N6: all must hold), or the path
+    when there are none.
+    """
 
     resources: tuple[ResourceTemplates, ...] = ()
     rewrites: Rewrites | None = None
+
+
+class AttributeSource:
+    """Makes attributes as the settings say."""
+
+    __slots__ = ("_header", "_is_rewritten", "_query_parameter", "_resources")
+
+    def __init__(self, settings: AttributeSettings) -> None:
+        self._resources = settings.resources
+        # Rewrites without resource attributes are inert.
+        rewrites = settings.rewrites if settings.resources else None
+        self._is_rewritten = rewrites is not None
+        self._query_parameter = rewrites.query_parameter if rewrites else ""
+        header = rewrites.header.lower().encode() if rewrites else b""
+        self._header = b"" if header == b"host" else header  # Go keeps Host outside the headers
+
+    @property
+    def has_query_rewrite(self) -> bool:
+        """Whether a query parameter decides what is checked."""
+        return self._query_parameter != ""
+
+    def attributes(
+        self, head: RequestHead, target: Target, user: UserInfo
+    ) -> tuple[Attributes, ...]:
+        """What must all be allowed; empty when the request lacks a rewrite value or its query is
+        doubtful.
+        """
+        verb = _VERBS.get(head.method, _OTHER_VERB)
+        if not self._resources:
+            is_exact = not has_encoded_separator(target.raw_path)
+            return (Attributes(user, NonResourceAttributes(verb, target.path), is_exact),)
+        values = self._values(head, target) if self._is_rewritten else ("",)
+        return tuple(
+            Attributes(user, _filled(templates, verb, value))
+            for value in values
+            for templates in self._resources
+        )
+
+    def _values(self, head: RequestHead, target: Target) -> tuple[str, ...]:
+        """Every value of the query parameter in order, then every line of the header."""
+        from_query: tuple[str, ...] = ()
+        if self._query_parameter:
+            query = parse_query(target.raw_query)
+            if query.is_doubtful:
+                return ()
+            from_query = tuple(
+                value for name, value in query.pairs if name == self._query_parameter
+            )
+        return (*from_query, *self._header_values(head))
+
+    def _header_values(self, head: RequestHead) -> Iterator[str]:
+        for line in head.headers.get_all(self._header):
+            yield line.decode("utf-8", "surrogateescape")
+
+
+def describe(attributes: Attributes) -> str:
+    """The words that answers and logs of the original use; namespace, name and path stay out
+    (reference 3.6).
+    """
+    action = attributes.action
+    resource, subresource = (
+        (action.resource, action.subresource)
+        if isinstance(action, ResourceAttributes)
+        else ("", "")
+    )
+    return (
+        f"(user={attributes.user.name}, verb={action.verb}, "
+        f"resource={resource}, subresource={subresource})"
+    )
+
+
+def _filled(templates: ResourceTemplates, verb: str, value: str) -> ResourceAttributes:
+    return ResourceAttributes(
+        verb=verb,
+        namespace=templates.namespace.render(value),
+        group=templates.group.render(value),
+        version=templates.version.render(value),
+        resource=templates.resource.render(value),
+        subresource=templates.subresource.render(value),
+        name=templates.name.render(value),
+    )

@@ -1,0 +1,143 @@
+"""A bearer token → TokenReview → `UserInfo`; says what of the head the token consumed.
+
+Two places (reference 3.3): the first Authorization line, and for WebSocket clients of browsers,
+which can't set it, an entry of Sec-WebSocket-Protocol. A token that is not accepted is a rejection,
+an API that can't be asked too: the client gets 401 and never learns which.
+"""
+
+import base64
+import re
+from typing import assert_never
+
+from pyrbacproxy.authn.authenticator import (
+    Authenticated,
+    Identification,
+    Rejected,
+    with_authenticated_group,
+)
+from pyrbacproxy.handler import Request
+from pyrbacproxy.http1.head import RequestHead
+from pyrbacproxy.reviews import (
+    BearerToken,
+    Reviewed,
+    ReviewFailed,
+    SubjectAccessReviewAnswer,
+    TokenReview,
+    TokenReviewAnswer,
+)
+from pyrbacproxy.user import UserInfo
+
+SOURCE = "token"
+_AUTHORIZATION = b"authorization"
+_PROTOCOLS = b"sec-websocket-protocol"
+_PROTOCOL_PREFIX = b"base64url.bearer.authorization.k8s.io."
+_BASE64URL = re.compile(rb"[A-Za-z0-9_-]*")
+_MASK = "<masked>"
+
+
+class BearerTokenAuthenticator:
+    """Asks the API server whose token it is; `audiences` empty means that none is demanded."""
+
+    __slots__ = ("_audiences",)
+
+    def __init__(self, audiences: tuple[str, ...] = ()) -> None:
+        self._audiences = audiences
+
+    def authenticate(self, request: Request) -> Reviewed[Identification]:
+        """Judge the Authorization header, then the WebSocket protocol list if the former did not
+        succeed.
+        """
+        head = request.head
+        reasons: list[str] = []
+        by_header = yield from self._review(_token_of_header(head))
+        if isinstance(by_header, UserInfo):
+            # All lines go, those of other schemes too: the one credential was used.
+            stripped = head.headers.without((_AUTHORIZATION,))
+            consumed = RequestHead(head.method, head.target, stripped, head.minor)
+            return Authenticated(by_header, SOURCE, consumed)
+        if by_header:
+            reasons.append(by_header.reason)
+        if _is_websocket(head):
+            by_protocol = yield from self._review(_token_of_protocols(head))
+            if isinstance(by_protocol, UserInfo):
+                # The entry is stripped with every other bearer credential, on every branch (D5).
+                return Authenticated(by_protocol, SOURCE, head)
+            if by_protocol:
+                reasons.append(by_protocol.reason)
+        return Rejected("; ".join(reasons)) if reasons else None
+
+    def _review(self, token: bytes | Rejected | None) -> Reviewed[UserInfo | Rejected | None]:
+        """Whose token it is; no token and a rejected one cost no review."""
+        if token is None or isinstance(token, Rejected):
+            return token
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            return Rejected("bearer token: not UTF-8")
+        answer = yield TokenReview(BearerToken(text), self._audiences)
+        match answer:
+            case TokenReviewAnswer():
+                return self._user(answer, text)
+            case ReviewFailed():
+                return Rejected(f"bearer token: {answer.reason}")
+            case SubjectAccessReviewAnswer():
+                return Rejected("bearer token: a TokenReview was answered by an access review")
+            case _:
+                assert_never(answer)
+
+    def _user(self, answer: TokenReviewAnswer, token: str) -> UserInfo | Rejected:
+        if not answer.authenticated or answer.user is None:
+            # An API server may quote the token in its error.
+            error = answer.error.replace(token, _MASK) or "not accepted"
+            return Rejected(f"bearer token: {error}")
+        # An answer that names no audience comes from an authenticator that did not look at them
+        # (D29).
+        if self._audiences and not set(self._audiences).intersection(answer.audiences or ()):
+            return Rejected("bearer token: not for any of the demanded audiences")
+        return with_authenticated_group(answer.user)
+
+
+def _token_of_header(head: RequestHead) -> bytes | None:
+    """The second word of the first line, split at single blanks; two blanks mean an empty token, so
+    none.
+    """
+    line = head.headers.get(_AUTHORIZATION)
+    if line is None:
+        return None
+    words = line.strip(b" \t").split(b" ", 2)
+    if len(words) == 1 or words[0].lower() != b"bearer":
+        return None
+    return words[1] or None
+
+
+def _is_websocket(head: RequestHead) -> bool:
+    protocol = head.headers.get(b"upgrade")
+    return (
+        protocol is not None
+        and protocol.lower() == b"websocket"
+        and b"upgrade" in head.headers.tokens(b"connection")
+    )
+
+
+def _token_of_protocols(head: RequestHead) -> bytes | Rejected | None:
+    """The token in the protocol list; rejected if there are two, none besides it, or it is no
+    base64url.
+    """
+    entries = [
+        entry.strip(b" \t")
+        for line in head.headers.get_all(_PROTOCOLS)
+        for entry in line.split(b",")
+    ]
+    encoded = [
+        entry[len(_PROTOCOL_PREFIX) :] for entry in entries if entry.startswith(_PROTOCOL_PREFIX)
+    ]
+    if not encoded:
+        return None
+    if len(encoded) > 1:
+        return Rejected("WebSocket protocol list: more than one bearer token")
+    if len(entries) == 1:
+        return Rejected("WebSocket protocol list: nothing beside the bearer token")
+    # One character is left over where no byte can be.
+    if not _BASE64URL.fullmatch(encoded[0]) or len(encoded[0]) % 4 == 1:
+        return Rejected("WebSocket protocol list: the bearer token is no base64url")
+    return base64.urlsafe_b64decode(encoded[0] + b"=" * (-len(encoded[0]) % 4)) or None

@@ -1,0 +1,45 @@
+"""`Attributes` → SubjectAccessReview → `Decision`."""
+
+from typing import assert_never
+
+from pyrbacproxy.authz.attributes import Attributes
+from pyrbacproxy.authz.authorizer import Decision, Judgement, Kind
+from pyrbacproxy.reviews import (
+    Reviewed,
+    ReviewFailed,
+    SubjectAccessReview,
+    SubjectAccessReviewAnswer,
+    TokenReviewAnswer,
+)
+
+_SOURCE = "review"
+
+
+class SubjectAccessReviewAuthorizer:
+    """Asks the API server about every action."""
+
+    __slots__ = ()
+
+    def authorize(self, attributes: Attributes) -> Reviewed[Judgement]:
+        """What the review says (reference 3.6); an answer of another kind is a failure."""
+        answer = yield SubjectAccessReview(attributes.user, attributes.action)
+        match answer:
+            case SubjectAccessReviewAnswer():
+                return _decided(answer)
+            case ReviewFailed():
+                return answer
+            case TokenReviewAnswer():
+                return ReviewFailed("an access review was answered by a TokenReview")
+            case _:
+                assert_never(answer)
+
+
+def _decided(answer: SubjectAccessReviewAnswer) -> Judgement:
+    # `evaluation_error` beside an answer is no reason to doubt it: some role was broken, another
+    # one allowed.
+    if answer.allowed and answer.denied:
+        return ReviewFailed("the access review both allows and denies")
+    if answer.allowed:
+        return Decision(Kind.ALLOW, answer.reason, _SOURCE)
+    reason = answer.reason or answer.evaluation_error
+    return Decision(Kind.DENY if answer.denied else Kind.NO_OPINION, reason, _SOURCE)
