@@ -1,15 +1,14 @@
-"""`TlsSettings` → an OpenSSL context: versions, suites, ALPN; asks for a client certificate and never refuses one.
+"""`TlsSettings` → an OpenSSL context: versions, suites, ALPN; no client certificate is refused.
 
-A context is made whole and never changed afterwards: a live one that is given a pair that does not match breaks every later
-handshake (FR26).
+A context is made whole and never changed afterwards: a live one that is given a pair that does not
+match breaks every later handshake (FR26).
 """
 
-import datetime
+import datetime as dt
 import ipaddress
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -22,15 +21,19 @@ from OpenSSL import SSL, crypto
 from pyrbacproxy.tls import pem
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.names import DEFAULT_CIPHERS, TLS13_CIPHERS
+from pyrbacproxy.tls.watched_files import TlsFileError, read_file
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
-# pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB record.
+# pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB
+# record.
 _MODE_ENABLE_PARTIAL_WRITE = 0x1
 _OPTIONS = (
-    # A resumed session would come without the presented chain, or fail for want of a session id context.
+    # A resumed session would come without the presented chain, or fail for want of a session id
+    # context.
     SSL.OP_NO_TICKET
-    # A renegotiation could change the client's certificate behind an exchange, and costs more here than there.
+    # A renegotiation could change the client's certificate behind an exchange, and costs more here
+    # than there.
     | SSL.OP_NO_RENEGOTIATION
     | SSL.OP_NO_COMPRESSION
     | SSL.OP_CIPHER_SERVER_PREFERENCE
@@ -43,9 +46,10 @@ _LEGACY_LEVEL = "@SECLEVEL=0"
 class TlsSettings:
     """How a listener speaks TLS.
 
-    `certificate_file` and `key_file` are both set, or both "" for a self-signed pair made in memory. `minimum` is an OpenSSL
-    protocol number (0x0301 ... 0x0304). `cipher_list` is OpenSSL's list for TLS 1.2 and below: None for the default list, "" when
-    none of the suites asked for exists (TLS 1.3 only, D33). `client_ca_file` "" turns certificate login off.
+    `certificate_file` and `key_file` are both set, or both "" for a self-signed pair made in
+    memory. `minimum` is an OpenSSL protocol number (0x0301 ... 0x0304). `cipher_list` is OpenSSL's
+    list for TLS 1.2 and below: None for the default list, "" when none of the suites asked for
+    exists (TLS 1.3 only, D33). `client_ca_file` "" turns certificate login off.
     """
 
     certificate_file: str = ""
@@ -65,30 +69,12 @@ class ServingPair:
     key: PrivateKey = field(repr=False)
 
 
-class TlsFileError(Exception):
-    """A file that cannot be used: which, and why (never its content)."""
-
-    def __init__(self, path: str, text: str) -> None:
-        super().__init__(f"{path}: {text}")
-        self.path = path
-        self.text = text
-
-
 def read_pair(certificate_file: str, key_file: str) -> ServingPair:
     """The pair in two PEM files, or in one file that holds both. Raises TlsFileError."""
     certificate_text = read_file(certificate_file)
     same = key_file == certificate_file
     key_text = certificate_text if same else read_file(key_file)
     return parse_pair(certificate_text, certificate_file, key_text, key_file)
-
-
-def read_file(path: str) -> bytes:
-    """The content of a file. Raises TlsFileError."""
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise TlsFileError(path, f"cannot be read: {reason or error}") from error
 
 
 def parse_pair(
@@ -107,7 +93,10 @@ def parse_pair(
 
 
 def self_signed_pair(hostname: str) -> ServingPair:
-    """A pair signed by a throw-away authority, for a year from an hour ago (reference 5.1); it is never renewed."""
+    """A pair signed by a throw-away authority, never renewed (reference 5.1).
+
+    It is valid for a year from an hour ago.
+    """
     now = time.time()
     authority_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     authority_name = _common_name(f"{hostname}-ca@{int(now)}")
@@ -128,7 +117,7 @@ def self_signed_pair(hostname: str) -> ServingPair:
 
 
 def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
-    """A new context that serves the pair. Raises TlsFileError when OpenSSL will not have it (key too small)."""
+    """A new context that serves the pair. Raises TlsFileError when OpenSSL finds it too weak."""
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.clear_mode(_MODE_ENABLE_PARTIAL_WRITE)
     # Without it an idle connection holds 30 KiB more.
@@ -136,7 +125,8 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
     context.set_options(_OPTIONS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     _set_suites(context, settings)
-    # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for each request (reference 5.5).
+    # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for
+    # each request (reference 5.5).
     context.set_verify(SSL.VERIFY_PEER, _accept_any)
     context.set_alpn_select_callback(_alpn_choice(settings.alpn))
     try:
@@ -152,7 +142,7 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
 
 
 def problems(settings: TlsSettings) -> list[str]:
-    """What keeps a listener with these settings from starting, naming flag and file; [] when nothing does."""
+    """What keeps a listener with these settings from starting, naming flag and file."""
     found = []
     certificate_file, key_file = settings.certificate_file, settings.key_file
     if certificate_file and key_file:
@@ -167,16 +157,16 @@ def problems(settings: TlsSettings) -> list[str]:
         found.append(f"--tls-private-key-file={key_file} needs --tls-cert-file")
     if settings.client_ca_file:
         try:
-            read_pool(settings.client_ca_file)
+            parse_pool(read_file(settings.client_ca_file), settings.client_ca_file)
         except TlsFileError as error:
             found.append(f"--client-ca-file: {error}")
     return found
 
 
-def read_pool(path: str) -> ClientCaPool:
-    """The client CA pool in a file. Raises TlsFileError, also when it holds no certificate."""
+def parse_pool(text: bytes, path: str) -> ClientCaPool:
+    """The client CA pool in a file's content; the name is for the error. Raises TlsFileError."""
     try:
-        return ClientCaPool.from_pem(read_file(path))
+        return ClientCaPool.from_pem(text)
     except ValueError as error:
         raise TlsFileError(path, str(error)) from error
 
@@ -222,7 +212,7 @@ def _general_name(hostname: str) -> x509.GeneralName:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, now: float
 ) -> x509.CertificateBuilder:
-    start = datetime.datetime.fromtimestamp(int(now) - 3600, datetime.UTC)
+    start = dt.datetime.fromtimestamp(int(now) - 3600, dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -230,7 +220,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=365))
+        .not_valid_after(start + dt.timedelta(days=365))
     )
 
 
@@ -261,7 +251,8 @@ def _alpn_choice(served: tuple[bytes, ...]) -> Callable[[SSL.Connection, list[by
         for protocol in served:
             if protocol in offered:
                 return protocol
-        # pyOpenSSL turns what is raised here into the alert no_application_protocol and raises it again from the handshake.
+        # pyOpenSSL turns what is raised here into the alert no_application_protocol and raises it
+        # again from the handshake.
         raise SSL.Error([("SSL routines", "", "no application protocol")])
 
     return choose

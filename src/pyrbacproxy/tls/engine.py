@@ -1,10 +1,11 @@
 """One TLS connection towards a client, in memory: ciphertext in, plaintext and ciphertext out.
 
-It never sees a socket or a clock, and never refuses a client certificate: what was presented is handed out by `peer_chain`
-and judged elsewhere, for each request.
+It never sees a socket or a clock, and never refuses a client certificate: what was presented is
+handed out by `peer_chain` and judged elsewhere, for each request.
 
-OpenSSL works on two memory BIOs. Each call into it costs about a microsecond and each "want read" exception two more, so the usual
-case, a read that holds exactly one TLS record, is recognised by the record's own length and takes two calls and no exception.
+OpenSSL works on two memory BIOs. Each call into it costs about a microsecond and each "want read"
+exception two more, so the usual case, a read that holds exactly one TLS record, is recognised by
+the record's own length and takes two calls and no exception.
 """
 
 from OpenSSL import SSL, crypto
@@ -12,31 +13,38 @@ from OpenSSL import SSL, crypto
 # A record's header: type, version (2 bytes), length (2 bytes) (RFC 8446 section 5.1).
 _HEADER_BYTES = 5
 _RECORD_BYTES = 16384
-# More than any suite adds to a record: header, explicit nonce, MAC, padding, and TLS 1.0's split first byte.
+# More than any suite adds to a record: header, explicit nonce, MAC, padding, and TLS 1.0's split
+# first byte.
 _OVERHEAD_BYTES = 160
-# The memory BIOs keep the largest size that they ever had, so they are fed and emptied in pieces of this size.
+# The memory BIOs keep the largest size that they ever had, so they are fed and emptied in pieces of
+# this size.
 _PIECE_BYTES = 65536
 # Room for what OpenSSL writes of its own accord: handshake flights, alerts, key updates.
 _FLIGHT_BYTES = 8192
 
-# What Go's server takes for the start of a plain HTTP request (crypto/tls, recordHeaderLooksLikeHTTP).
+# What Go's server takes for the start of a plain HTTP request (crypto/tls,
+# recordHeaderLooksLikeHTTP).
 _HTTP_STARTS = frozenset((b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"))
 
 
 class TlsError(Exception):
-    """The connection cannot go on: garbage, a fatal alert, no common version or suite. `outgoing` may hold an alert."""
+    """The connection cannot go on: garbage, a fatal alert, no common version or suite.
+
+    `outgoing` may hold an alert that should still be sent.
+    """
 
 
 class PlainHttpError(TlsError):
-    """Plain HTTP was spoken; `ANSWER` is what Go's server answers, in plain text (reference 3.0.1)."""
+    """Plain HTTP was spoken; `ANSWER` is what goes back, in plain text (reference 3.0.1)."""
 
     ANSWER = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class ServerEngine:
-    """The server's side of one connection; after any call, `outgoing` is what must be sent to the client.
+    """The server's side of one connection; after any call, `outgoing` is due to the client.
 
-    `is_ready` tells that the handshake is done, `is_peer_closed` that the client sent close_notify: it may still read.
+    `is_ready` tells that the handshake is done, `is_peer_closed` that the client sent close_notify:
+    it may still read.
     """
 
     __slots__ = (
@@ -58,15 +66,17 @@ class ServerEngine:
         self.is_peer_closed = False
         # The first bytes received, at most a record header.
         self._start = b""
-        # Where the input stands: bytes of a record that are still to come, or the incomplete header of one.
+        # Where the input stands: bytes of a record that are still to come, or the incomplete header
+        # of one.
         self._missing_bytes = 0
         self._fragment = b""
-        # An upper bound of what waits in the outgoing BIO: 0 spares the call. `_pieces` was taken out of it already.
+        # An upper bound of what waits in the outgoing BIO: 0 spares the call. `_pieces` was taken
+        # out of it already.
         self._owed_bytes = 0
         self._pieces: list[bytes] = []
 
     def receive(self, ciphertext: bytes) -> bytes:
-        """What the client said, decrypted; b"" when there is nothing yet. Raises TlsError, PlainHttpError."""
+        """What the client said, decrypted; b"" if nothing yet. Raises TlsError, PlainHttpError."""
         if (
             self.is_ready
             and not self._missing_bytes
@@ -88,7 +98,7 @@ class ServerEngine:
         return self._receive_in_pieces(ciphertext)
 
     def send(self, plaintext: bytes | memoryview) -> None:
-        """Encrypt; `outgoing` then has it. Only when `is_ready`. Raises TlsError after `shutdown`."""
+        """Encrypt, once `is_ready`; `outgoing` then has it. Raises TlsError after `shutdown`."""
         size = len(plaintext)
         if size > _PIECE_BYTES:
             with memoryview(plaintext) as view:
@@ -113,7 +123,7 @@ class ServerEngine:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def shutdown(self) -> None:
-        """Say close_notify (RFC 8446 section 6.1); the client may still send. Without a finished handshake, nothing."""
+        """Say close_notify (RFC 8446 section 6.1), once `is_ready`; the client may still send."""
         if not self.is_ready:
             return
         self._owed_bytes += _FLIGHT_BYTES
@@ -124,7 +134,7 @@ class ServerEngine:
             return
 
     def peer_chain(self) -> tuple[bytes, ...]:
-        """The certificates presented, in DER, leaf first, the others in the order sent; () if none. None is verified."""
+        """The certificates presented, unverified: DER, leaf first, then as sent; () if none."""
         leaf = self._connection.get_peer_certificate()
         if leaf is None:
             return ()

@@ -12,8 +12,9 @@ _VERSIONS = {
     "VersionTLS13": 0x0304,
 }
 
-# In Go's order of preference (crypto/tls, cipherSuitesPreferenceOrder with AES instructions), which the order of the flag's
-# list does not change. The suites that OpenSSL is built without have no name (D33).
+# In Go's order of preference (crypto/tls, cipherSuitesPreferenceOrder with AES instructions), which
+# the order of the flag's list does not change. The suites that OpenSSL is built without have no
+# name (D33).
 _SUITES: dict[str, str | None] = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
@@ -43,7 +44,8 @@ _ALIASES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
-# All three are always on: a list neither adds nor removes one. In Go's order of preference with AES instructions.
+# All three are always on: a list neither adds nor removes one. In Go's order of preference with AES
+# instructions.
 _TLS13_SUITES = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -70,9 +72,10 @@ DEFAULT_CIPHERS = ":".join(
 class CipherList:
     """What a list of suite names comes to.
 
-    `openssl` is OpenSSL's list for TLS 1.2 and below: None for the defaults (no names given), "" when no suite is left and only
-    TLS 1.3 remains. `not_offered` holds the names of the suites that OpenSSL lacks, as given. `has_http2_suite` tells whether
-    a suite that HTTP/2 demands below TLS 1.3 is among them (D18).
+    `openssl` is OpenSSL's list for TLS 1.2 and below: None for the defaults (no names given), ""
+    when no suite is left and only TLS 1.3 remains. `not_offered` holds the names of the suites that
+    OpenSSL lacks, as given. `has_http2_suite` tells whether a suite that HTTP/2 demands below TLS
+    1.3 is among them (D18).
     """
 
     openssl: str | None
@@ -81,7 +84,7 @@ class CipherList:
 
 
 def minimum_version(name: str) -> int:
-    """OpenSSL's number (0x0301 ... 0x0304) of Go's version name. Raises ValueError for an unknown one."""
+    """OpenSSL's number (0x0301 ... 0x0304) of Go's name. Raises ValueError for an unknown one."""
     try:
         return _VERSIONS[name]
     except KeyError:
@@ -90,7 +93,7 @@ def minimum_version(name: str) -> int:
 
 
 def cipher_list(names: Iterable[str]) -> CipherList:
-    """The suites named, in Go's order. Raises ValueError with the first name that Go does not know."""
+    """The suites named, in Go's order. Raises ValueError with the first name that Go lacks."""
     wanted: set[str] = set()
     is_given = False
     for name in names:

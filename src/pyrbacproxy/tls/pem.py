@@ -1,7 +1,7 @@
 """PEM text → its blocks, as Go reads them: any order, text between blocks ignored.
 
-The blocks are handed to `cryptography` one by one, since a file may hold blocks that it would refuse (EC PARAMETERS) or that are
-not meant for it (a key beside the certificates).
+The blocks are handed to `cryptography` one by one, since a file may hold blocks that it would
+refuse (EC PARAMETERS) or that are not meant for it (a key beside the certificates).
 """
 
 import re

@@ -1,0 +1,71 @@
+"""Changed content → new context or pool; a bad file keeps the old one and says so (D10, D11).
+
+A context or pool in use is never changed, only replaced: new connections take the new context,
+those that live keep theirs, and a new pool holds for every later request.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from OpenSSL import SSL
+
+from pyrbacproxy.tls.client_chain import ClientCaPool
+from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, parse_pool, server_context
+from pyrbacproxy.tls.watched_files import WatchedFiles
+
+
+class TlsReloader:
+    """Keeps the serving pair, the client CA pool and `others` as fresh as their files.
+
+    Without files (self-signed pair, no client CA) there is nothing to call `on_context` or
+    `on_pool` for. `others` are checked at the same interval (the upstream's CA and pair).
+    """
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        on_context: Callable[[SSL.Context], None],
+        on_pool: Callable[[ClientCaPool], None],
+        others: Sequence[WatchedFiles] = (),
+    ) -> None:
+        self._interval_seconds = settings.reload_seconds
+        self._watched = list(others)
+        if settings.certificate_file:
+            self._watched.append(_serving_pair(settings, on_context))
+        if settings.client_ca_file:
+            self._watched.append(_client_ca(settings.client_ca_file, on_pool))
+
+    def load(self) -> None:
+        """Read everything, for the start. Raises TlsFileError."""
+        for watched in self._watched:
+            watched.load()
+
+    def check(self) -> None:
+        """Put to use what has changed; log what is bad."""
+        for watched in self._watched:
+            watched.check()
+
+    async def run(self) -> None:
+        """Check at every interval, until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            self.check()
+
+
+def _serving_pair(settings: TlsSettings, on_context: Callable[[SSL.Context], None]) -> WatchedFiles:
+    certificate_file, key_file = settings.certificate_file, settings.key_file
+
+    def use(contents: tuple[bytes, ...]) -> None:
+        # One file for both is read once.
+        pair = parse_pair(contents[0], certificate_file, contents[-1], key_file)
+        on_context(server_context(pair, settings))
+
+    paths = (certificate_file,) if certificate_file == key_file else (certificate_file, key_file)
+    return WatchedFiles("serving certificate", paths, use)
+
+
+def _client_ca(path: str, on_pool: Callable[[ClientCaPool], None]) -> WatchedFiles:
+    def use(contents: tuple[bytes, ...]) -> None:
+        on_pool(parse_pool(contents[0], path))
+
+    return WatchedFiles("client CA", (path,), use)

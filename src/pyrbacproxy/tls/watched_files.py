@@ -1,0 +1,69 @@
+"""Files that are in use: changed content is put to use, bad content leaves the old in place.
+
+Content is compared, not inodes or times: a rename, a swapped symlink or a write in place all look
+alike, and none can be missed (FR24).
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
+
+
+class TlsFileError(Exception):
+    """A file that cannot be used: which, and why (never its content)."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(f"{path}: {text}")
+        self.path = path
+        self.text = text
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file. Raises TlsFileError."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise TlsFileError(path, f"cannot be read: {reason or error}") from error
+
+
+class WatchedFiles:
+    """The files at `paths`, whose contents `use` gets, in this order, whenever one has changed.
+
+    `use` raises TlsFileError, and then has done nothing, if they are bad. `name` is for the log.
+    """
+
+    def __init__(
+        self, name: str, paths: tuple[str, ...], use: Callable[[tuple[bytes, ...]], None]
+    ) -> None:
+        self._name = name
+        self._paths = paths
+        self._use = use
+        self._contents: tuple[bytes, ...] | None = None
+        self._fault = ""
+
+    def load(self) -> None:
+        """Read now, and use what is new. Raises TlsFileError: then the old stays in use."""
+        # By path each time: symlinks are followed anew.
+        contents = tuple(read_file(path) for path in self._paths)
+        if contents == self._contents:
+            return
+        self._use(contents)
+        if self._contents is not None:
+            _LOG.info("Reloaded the %s from %s", self._name, ", ".join(self._paths))
+        self._contents = contents
+
+    def check(self) -> None:
+        """As `load`, but a fault is logged, once for each change of state."""
+        try:
+            self.load()
+        except TlsFileError as error:
+            if str(error) != self._fault:
+                self._fault = str(error)
+                _LOG.error("Keeping the old %s: %s", self._name, error)
+            return
+        if self._fault:
+            self._fault = ""
+            _LOG.info("The %s can be used again", self._name)
