@@ -13,7 +13,7 @@ STAMP  := $(VENV)/.set-up
 TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
 	nginx-light:nginx wrk:wrk
 
-.PHONY: setup demo test e2e check readme bench image clean
+.PHONY: setup demo test e2e check docs bench image clean
 
 setup: $(STAMP)
 
@@ -40,12 +40,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/python -m pyrbacproxy.config.readme --check README.md
+	$(BIN)/python packaging/docs.py --check
 	$(BIN)/pytest --quiet tests/test_project.py
 
-# Puts the flag table into the README.
-readme: setup
-	$(BIN)/python -m pyrbacproxy.config.readme README.md
+# Puts the flag table into README.md and the module table into ARCHITECTURE.md.
+docs: setup
+	$(BIN)/python packaging/docs.py
 
 bench: setup
 	$(BIN)/python -m benchmarks $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)

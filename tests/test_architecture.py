@@ -29,7 +29,6 @@ ALLOWED: dict[str, str] = {
     "authz.attributes authz.authorizer authz.paths http1.forwarding http1.head http1.response "
     "http1.target",
     "config.options": "config.values config.flag_table",
-    "config.readme": "config.options",
     "config.authz_file": "authz.attributes authz.static authz.template reviews",
     "config.settings": "access authn.identity_headers authz.attributes authz.static "
     "dataplane.limits dataplane.upstream kube.kubeconfig tls.contexts",

@@ -1,0 +1,65 @@
+"""What the project's files promise about themselves."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_architecture import on_disk
+
+ROOT = Path(__file__).resolve().parents[1]
+FRAGMENT = re.compile(r"(\d+|\+[a-z-]+)\.(added|changed|fixed|removed|security)\.md")
+PAST = re.compile(
+    r"([A-Z]\w*ed|Made|Gave|Took|Kept|Let|Put|Sent|Told|Brought|Came|Became|Was|Were) "
+)
+
+
+def test_documents_are_in_step_with_the_code() -> None:
+    result = subprocess.run(
+        [sys.executable, "packaging/docs.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stderr == ""
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "changes").iterdir()), ids=lambda path: path.name)
+def test_a_fragment_says_in_the_past_tense_what_changed(path: Path) -> None:
+    assert FRAGMENT.fullmatch(path.name)
+    assert PAST.match(path.read_text())
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "THREAT_MODEL.md"])
+def test_modules_that_a_document_names_exist(name: str) -> None:
+    modules = on_disk()
+    packages = {module.partition(".")[0] for module in modules}
+    named = set(re.findall(r"`([a-z_0-9]+\.[a-z_0-9.]+)`", (ROOT / name).read_text()))
+    ours = {word for word in named if word.partition(".")[0] in packages}
+    assert sorted(ours - set(modules)) == []
+
+
+@pytest.mark.parametrize("target", ["setup", "demo", "test", "check", "bench", "e2e"])
+def test_make_has_the_target(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_ci_runs_what_the_readme_says() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert "make check test" in (ROOT / ".ci" / "run").read_text()
+    assert (ROOT / "README.md").read_text().startswith("# pyrbacproxy\n\n    make demo ")
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    broken = [
+        f"{path.name}: {link}"
+        for path in [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md")]
+        for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text())
+        if not (path.parent / link).exists()
+    ]
+    assert broken == []
