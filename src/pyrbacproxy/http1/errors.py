@@ -1,4 +1,4 @@
-"""Protocol errors: `LocalProtocolError` is our bug, `RemoteProtocolError` is theirs and carries a status."""
+"""Protocol errors: `LocalProtocolError` is our bug, `RemoteProtocolError(status)` is theirs."""
 
 
 class ProtocolError(Exception):

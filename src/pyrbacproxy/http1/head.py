@@ -1,11 +1,18 @@
-"""`Headers`, `RequestHead`, `ResponseHead`: start line and header lines as values.
+"""`Headers`, `RequestHead`, `ResponseHead`: start line and header lines as values; Host and version
+rules.
 
-Names and values are bytes as sent; look-ups take the lower-case name. Nothing here changes the order of lines,
-joins or splits them, except where a method says so.
+Names and values are bytes as sent; look-ups take the lower-case name. Nothing here changes the
+order of lines, joins or splits them, except where a method says so.
 """
 
+import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+
+from pyrbacproxy.http1.errors import RemoteProtocolError
+
+# Go's httpguts.ValidHostHeader: unreserved, sub-delims, ":" "%" and brackets, in any order.
+_HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*")
 
 
 class Headers:
@@ -36,6 +43,10 @@ class Headers:
         # Values may be credentials, so only names are shown.
         return f"Headers({', '.join(name.decode('latin-1') for name, _ in self.pairs)})"
 
+    def lowered_items(self) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
+        """Each line with its lower-case name in front."""
+        return zip(self._lowered, self.pairs, strict=True)
+
     def get(self, name: bytes) -> bytes | None:
         """The value of the first line of that name (lower case), or None."""
         for lowered, (_, value) in zip(self._lowered, self.pairs, strict=True):
@@ -50,16 +61,16 @@ class Headers:
         ]
 
     def tokens(self, name: bytes) -> list[bytes]:
-        """All comma-separated members of all lines of that name, trimmed, lower-cased, empty ones left out."""
+        """All comma-separated members of all its lines, trimmed and lower-cased, no empty ones."""
+        if name not in self._lowered:
+            return []
         members = b",".join(self.get_all(name)).split(b",")
         return [token for member in members if (token := member.strip(b" \t").lower())]
 
     def without(self, names: Container[bytes]) -> "Headers":
         """A copy without the lines whose lower-case name is in `names`."""
         kept = [
-            pair
-            for low, pair in zip(self._lowered, self.pairs, strict=True)
-            if low not in names
+            pair for low, pair in zip(self._lowered, self.pairs, strict=True) if low not in names
         ]
         return self if len(kept) == len(self.pairs) else Headers(kept)
 
@@ -77,6 +88,11 @@ class RequestHead:
     headers: Headers
     minor: int = 1
 
+    @property
+    def is_persistent(self) -> bool:
+        """Whether the client lets the connection live on after this exchange (RFC 9112 §9.3)."""
+        return _is_persistent(self.headers, self.minor)
+
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
@@ -86,3 +102,35 @@ class ResponseHead:
     reason: bytes
     headers: Headers
     minor: int = 1
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether the upstream lets the connection live on after this exchange (RFC 9112 §9.3)."""
+        return _is_persistent(self.headers, self.minor)
+
+
+def is_valid_host(host: bytes) -> bool:
+    """Whether all characters can be in a Host, as the original checks it; empty is valid."""
+    return _HOST.fullmatch(host) is not None
+
+
+def check_host(head: RequestHead) -> None:
+    """Refuse a request whose Host lines leave a doubt about its host (RFC 9112 §3.2).
+
+    Raises RemoteProtocolError(400): two lines, a malformed value, or none in HTTP/1.1. An empty
+    value passes.
+    """
+    hosts = head.headers.get_all(b"host")
+    if len(hosts) > 1:
+        raise RemoteProtocolError("more than one Host")
+    if not hosts and head.minor == 1:
+        raise RemoteProtocolError("no Host in an HTTP/1.1 request")
+    if hosts and not is_valid_host(hosts[0]):
+        raise RemoteProtocolError("a malformed Host")
+
+
+def _is_persistent(headers: Headers, minor: int) -> bool:
+    options = headers.tokens(b"connection")
+    if b"close" in options:
+        return False
+    return minor == 1 or b"keep-alive" in options

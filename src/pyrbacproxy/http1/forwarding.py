@@ -1,0 +1,109 @@
+"""Hop-by-hop out, `X-Forwarded-For` and Host in: the header lines as the next hop gets them, both
+directions.
+
+What frames a body (Content-Length, Transfer-Encoding) is taken out here and set anew from the
+`Framing` (`framing.request_lines`, `framing.response_lines`): framing is never relayed.
+"""
+
+from functools import lru_cache
+
+from pyrbacproxy.http1.head import Headers, RequestHead
+
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"proxy-connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        # Not hop-by-hop by itself, but it speaks of an upgrade that is never made (decisions D8).
+        b"http2-settings",
+        # Set anew from the framing.
+        b"content-length",
+    }
+)
+_REBUILT = frozenset({b"host", b"x-forwarded-for"})
+# RFC 9110 §6.5.1: fields that say how a message is framed, routed or authenticated have no place
+# behind its body.
+_NOT_IN_TRAILERS = _HOP_BY_HOP | {b"host", b"expect", b"content-encoding", b"x-forwarded-for"}
+# A cache of names must not be a cache of what an attacker sends: longer names are spelled anew each
+# time.
+_LONGEST_KNOWN_NAME = 64
+
+
+def request_headers(
+    headers: Headers, *, peer_address: str, authority: bytes = b"", keeps_upgrade: bool = False
+) -> Headers:
+    """The lines of a request as the upstream gets them (reference 4.1, 15.5 and 15.6), names
+    spelled as Go spells them.
+
+    Host comes first: `authority` (of an absolute-form target) if there is one, else the client's;
+    none when that is empty, for the upstream's own name then takes its place. `keeps_upgrade` puts
+    the upgrade asked for back.
+    """
+    dropped = _HOP_BY_HOP.union(headers.tokens(b"connection"), _REBUILT)
+    lines: list[tuple[bytes, bytes]] = []
+    host = authority or headers.get(b"host")
+    if host:
+        lines.append((b"Host", host))
+    for lowered, (name, value) in headers.lowered_items():
+        if lowered not in dropped and (value or lowered != b"user-agent"):
+            lines.append((canonical(name), value))
+    if b"trailers" in headers.tokens(b"te"):
+        lines.append((b"Te", b"trailers"))
+    if keeps_upgrade:
+        lines += _upgrade_lines(headers)
+    hops = [value for value in headers.get_all(b"x-forwarded-for") if value]
+    lines.append((b"X-Forwarded-For", b", ".join((*hops, peer_address.encode("ascii")))))
+    return Headers(lines)
+
+
+def response_headers(headers: Headers, *, keeps_upgrade: bool = False) -> Headers:
+    """A response's lines as the client gets them (reference 4.4); `keeps_upgrade` for a 101."""
+    kept = headers.without(_HOP_BY_HOP.union(headers.tokens(b"connection")))
+    return kept.with_added(*_upgrade_lines(headers)) if keeps_upgrade else kept
+
+
+def trailers(fields: Headers) -> Headers:
+    """The trailer fields that may go on: none that frames, routes or is hop-by-hop."""
+    return fields.without(_NOT_IN_TRAILERS)
+
+
+def announced_upgrade(head: RequestHead) -> bytes | None:
+    """What `Connection: upgrade` and `Upgrade` announce, h2c or not; None without both."""
+    if b"upgrade" not in head.headers or b"upgrade" not in head.headers.tokens(b"connection"):
+        return None
+    return b", ".join(head.headers.get_all(b"upgrade"))
+
+
+def upgrade_of(head: RequestHead) -> bytes | None:
+    """The protocol to ask the upstream for, or None.
+
+    Never h2c, wherever in the list it stands: further requests would pass unchecked (decisions D8).
+    Nor for HTTP/1.0 (RFC 9110 §7.8).
+    """
+    announced = announced_upgrade(head)
+    if not announced or head.minor == 0 or b"h2c" in announced.lower():
+        return None
+    return announced
+
+
+def canonical(name: bytes) -> bytes:
+    """The name as Go spells it: `x-foo` is `X-Foo` (reference 4.1.11)."""
+    return _known_canonical(name) if len(name) <= _LONGEST_KNOWN_NAME else _canonical(name)
+
+
+def _canonical(name: bytes) -> bytes:
+    return b"-".join([part.capitalize() for part in name.split(b"-")])
+
+
+_known_canonical = lru_cache(maxsize=1024)(_canonical)
+
+
+def _upgrade_lines(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
+    protocols = b", ".join(headers.get_all(b"upgrade"))
+    return ((b"Connection", b"Upgrade"), (b"Upgrade", protocols)) if protocols else ()

@@ -1,0 +1,427 @@
+"""Bytes → events, for requests and for responses: `feed(bytes)` gives what became known, and never
+acts.
+
+Theory. The end of a head is found with `bytes.find`; only these bytes go to llhttp
+(`http1.llhttp`), then the checks that llhttp leaves to us decide (`head`, `target`, `framing` and
+below). What a head means depends on its bytes alone, so one that is byte for byte the same as a
+remembered one means the same: that is all that is remembered, and why it opens no hole. Bodies of
+known length are counted and handed through; nobody looks into them. Chunked bodies go through
+llhttp.
+
+Faults. Events before a fault are delivered first: `feed` returns them and puts the fault into
+`fault`; without events it raises. From then on it raises for ever: nothing behind a malformed
+message is served.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Literal, TypeAlias, TypeVar
+
+from pyrbacproxy.http1 import llhttp
+from pyrbacproxy.http1.body import Body, UntilCloseBody, body_of
+from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http1.forwarding import announced_upgrade, upgrade_of
+from pyrbacproxy.http1.framing import Framing, request_framing, response_framing
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead, check_host
+from pyrbacproxy.http1.target import Target, parse_target
+
+# Those of llhttp but PRI, and but those that it knows for RTSP alone (decisions D31).
+METHODS: Final = frozenset(
+    b"DELETE GET HEAD POST PUT CONNECT OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH"
+    b" SEARCH UNLOCK BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE M-SEARCH NOTIFY"
+    b" SUBSCRIBE UNSUBSCRIBE PATCH PURGE MKCALENDAR LINK UNLINK SOURCE QUERY".split()
+)
+_REQUEST_LINE = re.compile(rb"([A-Z-]+) ([^ \r\n]+) HTTP/1\.([01])\r\n")
+_ODD_REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) [^ \r\n]+ HTTP/(\d)\.\d\r\n")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n")
+_PRINTABLE = re.compile(rb"[\x20-\x7e]*")
+_HEAD_END = b"\r\n\r\n"
+# Go's limit since 2025 (reference 15.1).
+_MOST_HEADER_LINES = 500
+# The queue of a connection holds as many (architecture section 5, step 14).
+_MOST_REQUESTS_AT_ONCE = 16
+# Remembered responses are one dictionary for all connections of a connector: few, small, and
+# forgotten all at once.
+_MOST_KNOWN = 64
+_LONGEST_KNOWN_BYTES = 4_096
+_SWITCHING_PROTOCOLS = 101
+_FIRST_FINAL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A whole request head, checked.
+
+    `raw` is its exact bytes, for whoever remembers what followed from it. `may_switch`: it asks for
+    a tunnel.
+    """
+
+    head: RequestHead
+    target: Target
+    framing: Framing
+    raw: bytes = field(repr=False)  # may hold a token
+    may_switch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InterimReceived:
+    """A 1xx response other than 101; the final one is still to come."""
+
+    head: ResponseHead
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """A final response head, or a 101; `raw` is its exact bytes."""
+
+    head: ResponseHead
+    framing: Framing
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Trailers:
+    """The fields behind a chunked body, as sent: never to be merged into the head's."""
+
+    headers: Headers
+
+
+class End(Enum):
+    """The end of a message."""
+
+    END = "end"
+
+
+END: Final = End.END
+RequestEvent: TypeAlias = RequestReceived | bytes | Trailers | Literal[End.END]
+ResponseEvent: TypeAlias = InterimReceived | ResponseReceived | bytes | Trailers | Literal[End.END]
+KnownResponses: TypeAlias = dict[bytes, ResponseReceived]
+_Event = TypeVar("_Event", RequestEvent, ResponseEvent)
+
+
+class RequestParser:
+    """The requests of one connection.
+
+    `is_held`: what follows waits unparsed, because the request before it asks for a tunnel (an
+    upgrade or CONNECT: it may not be HTTP), or because 16 requests came at once. Then `resume` goes
+    on with it, or `take_held` gives it to the tunnel. What is fed meanwhile waits too, without
+    bound, so the caller stops reading.
+    """
+
+    __slots__ = (
+        "_body",
+        "_count",
+        "_has_skipped_blank",
+        "_held",
+        "_known",
+        "_limit",
+        "_may_switch",
+        "_partial",
+        "fault",
+        "is_held",
+    )
+
+    def __init__(self, *, max_head_bytes: int) -> None:
+        self._limit = max_head_bytes
+        self._partial = bytearray()
+        self._held = bytearray()
+        self._known: RequestReceived | None = None
+        self._body: Body | None = None
+        self._count = 0
+        self._may_switch = False
+        self._has_skipped_blank = False
+        self.fault: RemoteProtocolError | None = None
+        self.is_held = False
+
+    @property
+    def is_idle(self) -> bool:
+        """At a message's boundary with nothing begun and nothing held."""
+        return self._body is None and not self._partial and not self.is_held
+
+    @property
+    def has_begun_head(self) -> bool:
+        """Whether some bytes of a head are here, but not all."""
+        return bool(self._partial)
+
+    def feed(self, data: bytes) -> list[RequestEvent]:
+        """What these bytes make known. Raises RemoteProtocolError, see the text on faults."""
+        if self.fault is not None:
+            raise self.fault
+        events: list[RequestEvent] = []
+        self._count = 0
+        try:
+            self._take(data, events)
+        except RemoteProtocolError as fault:
+            self.fault = fault
+            if not events:
+                raise
+        return events
+
+    def resume(self) -> list[RequestEvent]:
+        """Go on with what is held. Raises as `feed` does."""
+        return self.feed(self.take_held())
+
+    def take_held(self) -> bytes:
+        """Take out what is held; from here on nothing is."""
+        held = bytes(self._held)
+        self._held.clear()
+        self.is_held = False
+        return held
+
+    def _take(self, data: bytes, events: list[RequestEvent]) -> None:
+        position = 0
+        while position < len(data):
+            if self._body is not None:
+                position = _take_body(self._body, data, position, events)
+                if self._body.is_complete:
+                    self._end(events)
+            elif self.is_held or self._count == _MOST_REQUESTS_AT_ONCE:
+                self.is_held = True
+                self._held += data[position:]
+                return
+            else:
+                position = self._take_head(data, position, events)
+
+    def _take_head(self, data: bytes, start: int, events: list[RequestEvent]) -> int:
+        if not self._has_skipped_blank:
+            # RFC 9112 §2.2: an empty line before a request line is an old client's and means
+            # nothing.
+            after = _after_blank(self._partial, data, start)
+            if after > start:
+                self._has_skipped_blank = True
+                return after
+        raw, position = _take_head(self._partial, data, start, self._limit)
+        if raw is not None:
+            self._begin(raw, events)
+        return position
+
+    def _begin(self, raw: bytes, events: list[RequestEvent]) -> None:
+        received = self._known
+        if received is None or received.raw != raw:
+            received = _request(raw)
+            self._known = received if len(raw) <= _LONGEST_KNOWN_BYTES else None
+        events.append(received)
+        self._count += 1
+        self._has_skipped_blank = False
+        self._may_switch = received.may_switch
+        self._body = body_of(received.framing)
+        if self._body is None:
+            self._end(events)
+
+    def _end(self, events: list[RequestEvent]) -> None:
+        self._body = None
+        self.is_held = self._may_switch
+        events.append(END)
+
+
+class ResponseParser:
+    """One response, with the interim ones before it.
+
+    `known` remembers byte-identical heads; all parsers may share it, for what a head means depends
+    on its bytes and on whether it answers HEAD, and answers to HEAD are neither looked up nor
+    remembered.
+    """
+
+    __slots__ = (
+        "_body",
+        "_is_done",
+        "_known",
+        "_limit",
+        "_method",
+        "_partial",
+        "fault",
+        "leftover",
+    )
+
+    def __init__(
+        self, *, request_method: bytes, max_head_bytes: int, known: KnownResponses | None = None
+    ) -> None:
+        self._method = request_method
+        self._limit = max_head_bytes
+        self._known = known if request_method != b"HEAD" else None
+        self._partial = bytearray()
+        self._body: Body | None = None
+        self._is_done = False
+        self.fault: RemoteProtocolError | None = None
+        self.leftover = b""
+
+    def feed(self, data: bytes) -> list[ResponseEvent]:
+        """What these bytes make known; those behind the end are added to `leftover`.
+
+        Raises RemoteProtocolError, see the text on faults.
+        """
+        if self.fault is not None:
+            raise self.fault
+        events: list[ResponseEvent] = []
+        try:
+            self._take(data, events)
+        except RemoteProtocolError as fault:
+            self.fault = fault
+            if not events:
+                raise
+        return events
+
+    def feed_eof(self) -> list[ResponseEvent]:
+        """The upstream has closed: the end of a body that lasts until then.
+
+        Raises RemoteProtocolError if the response was cut, or `feed` has a fault left.
+        """
+        if self.fault is not None:
+            raise self.fault
+        if self._is_done:
+            return []
+        if not isinstance(self._body, UntilCloseBody):
+            raise RemoteProtocolError("the response was cut")
+        self._is_done = True
+        return [END]
+
+    def _take(self, data: bytes, events: list[ResponseEvent]) -> None:
+        position = 0
+        while position < len(data):
+            if self._is_done:
+                self.leftover += data[position:]
+                return
+            if self._body is not None:
+                position = _take_body(self._body, data, position, events)
+                if self._body.is_complete:
+                    self._end(events)
+            else:
+                raw, position = _take_head(self._partial, data, position, self._limit)
+                if raw is not None:
+                    self._begin(raw, events)
+
+    def _begin(self, raw: bytes, events: list[ResponseEvent]) -> None:
+        received = self._known.get(raw) if self._known is not None else None
+        if received is None:
+            head, framing = _response(raw, self._method)
+            if framing is None:
+                events.append(InterimReceived(head))
+                return
+            received = ResponseReceived(head, framing, raw)
+            self._remember(received)
+        events.append(received)
+        self._body = body_of(received.framing)
+        if self._body is None:
+            self._end(events)
+
+    def _remember(self, received: ResponseReceived) -> None:
+        known = self._known
+        if known is None or len(received.raw) > _LONGEST_KNOWN_BYTES:
+            return
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[received.raw] = received
+
+    def _end(self, events: list[ResponseEvent]) -> None:
+        self._is_done = True
+        events.append(END)
+
+
+def _take_head(partial: bytearray, data: bytes, start: int, limit: int) -> tuple[bytes | None, int]:
+    """A head from `partial` and `data`, and where it ends; None while it is incomplete."""
+    if not partial:
+        end = data.find(_HEAD_END, start)
+        if end >= 0:
+            return _within(data[start : end + 4], limit), end + 4
+    begun = len(partial)
+    partial += data[start:] if start else data
+    end = partial.find(_HEAD_END, max(0, begun - 3))
+    if end >= 0:
+        raw = bytes(partial[: end + 4])
+        partial.clear()
+        return _within(raw, limit), start + end + 4 - begun
+    if len(partial) >= limit:
+        raise _too_large()
+    # The blank line will never come if lines end in bare line feeds (decisions D31): tell at once,
+    # not by a timeout.
+    if partial.count(b"\n", begun) != partial.count(b"\r\n", max(0, begun - 1)):
+        raise RemoteProtocolError("a line ends without carriage return")
+    return None, len(data)
+
+
+def _within(raw: bytes, limit: int) -> bytes:
+    if len(raw) > limit:
+        raise _too_large()
+    return raw
+
+
+def _too_large() -> RemoteProtocolError:
+    return RemoteProtocolError("the head is too large", status=431)
+
+
+def _after_blank(partial: bytearray, data: bytes, start: int) -> int:
+    """Where `data` goes on behind an empty line (begun in `partial`?); `start` without one."""
+    if not partial:
+        return start + 2 if data.startswith(b"\r\n", start) else start
+    if partial == b"\r" and data.startswith(b"\n", start):
+        partial.clear()
+        return start + 1
+    return start
+
+
+def _take_body(body: Body, data: bytes, start: int, events: list[_Event]) -> int:
+    piece, position = body.feed(data, start)
+    if piece:
+        events.append(piece)
+    if body.fault is not None:
+        raise body.fault
+    if body.is_complete and body.trailers:
+        events.append(Trailers(body.trailers))
+    return position
+
+
+def _request(raw: bytes) -> RequestReceived:
+    line = _REQUEST_LINE.match(raw)
+    if line is None or line[1] not in METHODS:
+        raise _bad_request_line(raw)
+    if raw.count(b"\r\n") > _MOST_HEADER_LINES + 2:
+        raise RemoteProtocolError("too many header lines", status=431)
+    method, raw_target, minor = line.groups()
+    head = RequestHead(method, raw_target, llhttp.request_lines(raw), int(minor))
+    check_host(head)
+    target = parse_target(method, raw_target)
+    framing = request_framing(head)
+    _check_expectation(head.headers)
+    may_switch = method == b"CONNECT" or _asks_for_tunnel(head, framing)
+    return RequestReceived(head, target, framing, raw, may_switch)
+
+
+def _bad_request_line(raw: bytes) -> RemoteProtocolError:
+    line = _ODD_REQUEST_LINE.match(raw)
+    if line is None or (line[2] == b"1" and line[1] in METHODS):
+        return RemoteProtocolError("a malformed request line")
+    if line[2] != b"1":
+        return RemoteProtocolError("an HTTP version other than 1", status=505)
+    return RemoteProtocolError("an unknown method", status=501)
+
+
+def _check_expectation(headers: Headers) -> None:
+    if any(token != b"100-continue" for token in headers.tokens(b"expect")):
+        raise RemoteProtocolError("an unknown expectation", status=417)
+
+
+def _asks_for_tunnel(head: RequestHead, framing: Framing) -> bool:
+    announced = announced_upgrade(head)
+    if announced is None:
+        return False
+    if not _PRINTABLE.fullmatch(announced):
+        raise RemoteProtocolError("an unprintable protocol to upgrade to")
+    if upgrade_of(head) is not None:
+        return True
+    # Whoever honours the upgrade would read the body as something else (decisions D8).
+    if framing.has_body:
+        raise RemoteProtocolError("a body behind an upgrade that is not made")
+    return False
+
+
+def _response(raw: bytes, request_method: bytes) -> tuple[ResponseHead, Framing | None]:
+    """The head, and how its body is framed; None for an interim response."""
+    line = _STATUS_LINE.match(raw)
+    if line is None:
+        raise RemoteProtocolError("a malformed status line")
+    minor, status, reason = line.groups()
+    head = ResponseHead(int(status), reason or b"", llhttp.response_lines(raw), int(minor))
+    if head.status < _FIRST_FINAL and head.status != _SWITCHING_PROTOCOLS:
+        return head, None
+    return head, response_framing(head, request_method)

@@ -1,0 +1,68 @@
+"""Heads, chunks, last chunk, whole responses → bytes.
+
+The last door before the wire: a value that could end a line or a head early never leaves
+(LocalProtocolError).
+"""
+
+from http import HTTPStatus
+
+from pyrbacproxy.http1.errors import LocalProtocolError
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.response import Response
+
+_STATUS_LINES = {
+    (status.value, minor): b"HTTP/1.%d %d %s" % (minor, status.value, status.phrase.encode("ascii"))
+    for status in HTTPStatus
+    for minor in (0, 1)
+}
+_FIRST_FINAL = 200
+_BODYLESS = (204, 304)
+
+
+def request_head(head: RequestHead) -> bytes:
+    """The request line and header lines, blank line included. Raises LocalProtocolError."""
+    if b" " in head.target or not head.target or not head.method.isascii():
+        raise LocalProtocolError("a request line that would be read as another one")
+    return _head(b"%s %s HTTP/1.%d" % (head.method, head.target, head.minor), head.headers)
+
+
+def response_head(head: ResponseHead) -> bytes:
+    """The status line and header lines, blank line included. Raises LocalProtocolError."""
+    return _head(b"HTTP/1.%d %d %s" % (head.minor, head.status, head.reason), head.headers)
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk (RFC 9112 §7.1). Empty data gives nothing: an empty chunk would end the body."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def last_chunk(trailers: Headers | None = None) -> bytes:
+    """The end of a chunked body, with its trailer fields. Raises LocalProtocolError."""
+    return _head(b"0", trailers) if trailers else b"0\r\n\r\n"
+
+
+def whole(response: Response, *, date: bytes, is_head: bool, close: bool, minor: int = 1) -> bytes:
+    """A response of our own with Date, Content-Length and Connection; `date` is an IMF-fixdate.
+
+    The answer to HEAD has the length but not the body. An HTTP/1.0 client that is kept is told so.
+    Raises LocalProtocolError.
+    """
+    lines = [*response.headers, (b"Date", date)]
+    is_bodyless = response.status < _FIRST_FINAL or response.status in _BODYLESS
+    if not is_bodyless:
+        lines.append((b"Content-Length", b"%d" % len(response.body)))
+    if close:
+        lines.append((b"Connection", b"close"))
+    elif minor == 0:
+        lines.append((b"Connection", b"keep-alive"))
+    head = _head(_STATUS_LINES[response.status, minor], lines)
+    return head if is_head or is_bodyless else head + response.body
+
+
+def _head(start_line: bytes, lines: Headers | list[tuple[bytes, bytes]]) -> bytes:
+    written = b"\r\n".join([start_line, *[b"%b: %b" % line for line in lines], b"", b""])
+    # Counting the line ends over the whole is several times cheaper than looking into each value.
+    expected = len(lines) + 2
+    if written.count(b"\n") != expected or written.count(b"\r") != expected or b"\0" in written:
+        raise LocalProtocolError("CR, LF or NUL inside a line")
+    return written
