@@ -19,12 +19,20 @@ from tests.test_architecture import PURE, matches, on_disk  # noqa: E402 - found
 
 
 def module_table() -> str:
-    """One row a module: its job is the first line of its docstring, a dot marks the pure ones."""
+    """One row a module: its job is its docstring's first sentence, a dot marks the pure ones."""
     rows = ["| | module | its one job |", "|---|---|---|"]
-    for name, source in sorted(on_disk().items()):
-        job = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].replace("|", r"\|")
-        rows.append(f"| {'●' * matches(name, PURE)} | `{name}` | {job} |")
+    rows += [
+        f"| {'●' * matches(name, PURE)} | `{name}` | {job(source)} |"
+        for name, source in sorted(on_disk().items())
+    ]
     return "\n".join(rows)
+
+
+def job(source: str) -> str:
+    """The first sentence of the module's docstring, on one line, without its full stop."""
+    text = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
+    sentence = re.split(r"\.(?= [A-Z`]|$)", text, maxsplit=1)[0]
+    return sentence.replace("|", r"\|")
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {

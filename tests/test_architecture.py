@@ -113,11 +113,21 @@ PURE = (
 RIM = {
     *("asyncio", "ssl", "socket", "selectors", "threading", "os", "pathlib", "subprocess", "time"),
     *("random", "logging", "concurrent", "multiprocessing", "signal", "tempfile", "shutil", "io"),
-    *("http.client", "http.server", "urllib.request", "aiohttp", "requests", "uvloop", "kubernetes_asyncio"),
+    *(
+        "http.client",
+        "http.server",
+        "urllib.request",
+        "aiohttp",
+        "requests",
+        "uvloop",
+        "kubernetes_asyncio",
+    ),
 }
 
 # Calls that reach the world without an import of the rim.
-WORLDLY_CALLS = {"open", "print", "input", "now", "utcnow", "today"}
+WORLDLY_CALLS = {
+    *("open", "print", "input", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+}
 MAY_CREATE_TASKS = "app kube.reviewer dataplane.*"
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 
@@ -161,8 +171,8 @@ def our_imports(source: str, modules: Modules) -> set[str]:
 
 
 def called(node: ast.Call) -> str:
-    """The last part of the name that is called: `b` for `a.b()`."""
-    return ast.unparse(node.func).rpartition(".")[2]
+    """The name that is called, its last two parts at most: `b.c` for `a.b.c()`."""
+    return ".".join(ast.unparse(node.func).split(".")[-2:])
 
 
 def lines(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -277,12 +287,13 @@ def big_rooms(modules: Modules) -> Iterator[str]:
 
 
 def nesting(body: list[ast.stmt]) -> int:
-    """How deep blocks stand in each other; an elif does not stand in its if."""
+    """How deep choices and loops stand in each other; `with` is neither, nor is elif in its if."""
     deepest = 0
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        inner = [nesting(block) + 1 for block in blocks(statement)]
+        step = not isinstance(statement, ast.With | ast.AsyncWith)
+        inner = [nesting(block) + step for block in blocks(statement)]
         deepest = max([deepest, *inner])
     return deepest
 
@@ -436,7 +447,7 @@ PLANTED: dict[str, tuple[Callable[[Modules], Iterator[str]], dict[str, str], str
     "a clock in a pure module": (
         impurities,
         {"peer": "import datetime\ndatetime.datetime.now()"},
-        "peer is pure but calls now in line 2",
+        "peer is pure but calls datetime.now in line 2",
     ),
     "Any in a pure module": (
         impurities,
@@ -471,7 +482,7 @@ PLANTED: dict[str, tuple[Callable[[Modules], Iterator[str]], dict[str, str], str
     ),
     "a deep function": (
         big_rooms,
-        {"cli": "def f():\n for a in b:\n  if a:\n   with a:\n    try: pass\n    finally: pass"},
+        {"cli": "def f():\n for a in b:\n  if a:\n   while a:\n    try: pass\n    finally: pass"},
         "cli.f is nested 4 deep",
     ),
     "a vague name": (vague_names, {"kube.utils": ""}, "kube.utils has a name that says nothing"),
