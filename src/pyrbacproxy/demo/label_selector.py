@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import assert_never
 
 
 class Operator(Enum):
@@ -25,17 +24,12 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether these labels fulfil it."""
-        match self.operator:
-            case Operator.IN:
-                return labels.get(self.key) in self.values
-            case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
-            case Operator.EXISTS:
-                return self.key in labels
-            case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
-            case _:
-                assert_never(self.operator)
+        if self.operator is Operator.EXISTS:
+            return self.key in labels
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return self.key not in labels
+        is_among = labels.get(self.key) in self.values
+        return is_among if self.operator is Operator.IN else not is_among
 
 
 @dataclass(frozen=True, slots=True)
