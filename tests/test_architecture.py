@@ -63,9 +63,19 @@ ALLOWED: dict[str, str] = {
     "authz.template": "",
     "kube.ttl_cache": "",
     "kube.review_codec": "reviews user",
-    "kube.kubeconfig": "egress_proxy",
-    "kube.api_client": "egress_proxy kube.kubeconfig kube.review_codec reviews",
-    "kube.reviewer": "kube.kubeconfig kube.ttl_cache reviews",
+    "kube.attempt": "reviews",
+    "kube.token_expiry": "",
+    "kube.fair_bucket": "",
+    "kube.tls_context": "",
+    "kube.kubeconfig": "egress_proxy kube.tls_context",
+    "kube.resolve_kubeconfig": "kube.tls_context",
+    "kube.credentials": "kube.kubeconfig kube.resolve_kubeconfig",
+    "kube.turns": "kube.fair_bucket",
+    "kube.link": "egress_proxy kube.attempt kube.kubeconfig kube.review_codec kube.tls_context "
+    "reviews",
+    "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link kube.review_codec "
+    "kube.turns reviews",
+    "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
     # floors 2 and 1
     "tls.names": "",
     "tls.contexts": "tls.names",
@@ -104,7 +114,8 @@ ALLOWED: dict[str, str] = {
 # Pure modules take values and return values; a package's name stands for all its modules.
 PURE = (
     "user peer record reviews handler access egress_proxy http1.* authn.* authz.* admin.* "
-    "kube.ttl_cache kube.review_codec tls.names tls.engine tls.client_chain dataplane.limits "
+    "kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
+    "tls.names tls.engine tls.client_chain dataplane.limits "
     "dataplane.flow_control dataplane.pool dataplane.exchange observe.metrics observe.access_log "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )

@@ -1,17 +1,39 @@
-"""kubeconfig or in-cluster service account → API server address, CA, credential source."""
+"""How the API server is reached: settings, the resolved server, and what is wrong with a
+kubeconfig.
 
-from dataclasses import dataclass
+Here nothing is called and nothing resolved: the file is read as YAML for the problems that can be
+known without a call. Resolving it is kubernetes-asyncio's job, in a child process
+(`kube.resolve_kubeconfig`).
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
 
 from pyrbacproxy.egress_proxy import EgressProxies
+from pyrbacproxy.kube import tls_context
+
+Fields: TypeAlias = Mapping[str, Any]
+
+_USER_NOT_YET = (
+    *("exec", "auth-provider", "username", "password"),
+    *("as", "as-uid", "as-groups", "as-user-extra"),
+)
+_CLUSTER_NOT_YET = ("tls-server-name", "proxy-url")
 
 
 @dataclass(frozen=True, slots=True)
 class KubeSettings:
     """How the API server is reached and how often.
 
-    `kubeconfig` is a path, "" for the in-cluster service account (`server` is then its https URL and `service_account_folder` holds
-    token and ca.crt). `qps` and `burst` are per API group when `is_rate_shared` is false (D14: 50/s, 100), one shared bucket otherwise.
-    Times are seconds.
+    `kubeconfig` is a path, "" for the in-cluster service account (`server` is then its https URL
+    and `service_account_folder` holds token and ca.crt). `qps` and `burst` are per API group when
+    `is_rate_shared` is false (D14: 50/s, 100), one shared bucket otherwise. Times are seconds.
     """
 
     kubeconfig: str = ""
@@ -23,4 +45,184 @@ class KubeSettings:
     token_seconds: float = 120.0
     authorized_seconds: float = 300.0
     unauthorized_seconds: float = 30.0
-    proxies: EgressProxies = EgressProxies()
+    proxies: EgressProxies = field(default_factory=EgressProxies)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """Where the API server is and how we prove who we are: everything that a connection to it
+    depends on.
+
+    `url` has no slash at its end. `ca` holds PEM, "" for the system's roots; `certificate` and
+    `key` are PEM, both or none. `authorization` is a whole header value ("Bearer ..."), "" without.
+    `expires_at` (seconds since the epoch) is when the credential must be asked for anew, None when
+    it does not say.
+    """
+
+    url: str
+    ca: str = ""
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+    authorization: str = field(default="", repr=False)
+    is_verified: bool = True
+    expires_at: float | None = None
+
+
+def in_cluster_server(environ: Mapping[str, str]) -> str | None:
+    """The https URL that the kubelet's variables name, None outside a cluster."""
+    host = environ.get("KUBERNETES_SERVICE_HOST")
+    port = environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        return None
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def in_cluster_problems(folder: str) -> list[str]:
+    """What is wrong with the service account's two files; each text names the file."""
+    token, ca = Path(folder, "token"), Path(folder, "ca.crt")
+    return [
+        *_file_problems(token, "the service account's token"),
+        *(_file_problems(ca, "the service account's CA") or _judged(ca, tls_context.ca_problem)),
+    ]
+
+
+def problems(path: str) -> list[str]:
+    """Everything wrong with the kubeconfig that can be known without a call; each text names file,
+    key and value.
+
+    Secrets are never quoted. Features that are not there yet are problems too: none is silently
+    ignored.
+    """
+    try:
+        document = yaml.load(Path(path).read_bytes(), Loader=_LOADER)  # noqa: S506 -- both are safe loaders
+    except OSError as error:
+        return [f"kubeconfig {path}: cannot be read: {error.strerror}"]
+    except yaml.YAMLError as error:
+        # The parser's own words quote the file, and with it a secret; the place is enough.
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        return [f"kubeconfig {path}: is no YAML{place}"]
+    if not isinstance(document, dict):
+        return [f"kubeconfig {path}: holds no mapping of keys and values"]
+    return [
+        f"kubeconfig {path}: {text}" for text in _document_problems(document, Path(path).parent)
+    ]
+
+
+# libyaml's parser when PyYAML was built with it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
+    current = document.get("current-context")
+    if not isinstance(current, str) or not current:
+        yield "current-context: is not set"
+        return
+    context = _named(document, "contexts", "context", current)
+    if isinstance(context, str):
+        yield f"current-context: {context}"
+        return
+    cluster_name, user_name = context.get("cluster"), context.get("user")
+    cluster = _named(document, "clusters", "cluster", cluster_name)
+    if isinstance(cluster, str):
+        yield f"contexts[{current}].cluster: {cluster}"
+    else:
+        place = f"clusters[{cluster_name}]"
+        yield from (f"{place}.{text}" for text in _cluster_problems(cluster, folder))
+    if user_name in (None, ""):
+        return  # without credentials, as anonymous
+    user = _named(document, "users", "user", user_name)
+    if isinstance(user, str):
+        yield f"contexts[{current}].user: {user}"
+    else:
+        yield from (f"users[{user_name}].{text}" for text in _user_problems(user, folder))
+
+
+def _named(document: Fields, section: str, kind: str, name: object) -> Fields | str:
+    """The entry of that name, or what is wrong with it."""
+    if not isinstance(name, str) or not name:
+        return f"names no {kind}"
+    listed = document.get(section)
+    if not isinstance(listed, list):
+        return f'"{name}": {section} is no list'
+    found = [item for item in listed if isinstance(item, dict) and item.get("name") == name]
+    if len(found) != 1:
+        return f'"{name}": {len(found) or "none"} of {section} has this name'
+    entry = found[0].get(kind)
+    if entry is None and kind == "user":
+        return {}
+    return entry if isinstance(entry, dict) else f'"{name}": its {kind} is no mapping'
+
+
+def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        yield f"server: {server!r} is no http:// or https:// URL"
+    yield from _not_yet(cluster, _CLUSTER_NOT_YET)
+    skips = cluster.get("insecure-skip-tls-verify")
+    if not isinstance(skips, bool | None):
+        yield f"insecure-skip-tls-verify: {skips!r} is neither true nor false"
+    elif skips and any(cluster.get(f"certificate-authority{end}") for end in ("", "-data")):
+        yield "insecure-skip-tls-verify: contradicts certificate-authority"
+    text, found = _file_or_data(cluster, "certificate-authority", folder)
+    yield from found
+    if text and (problem := tls_context.ca_problem(text)):
+        yield f"certificate-authority: {problem}"
+
+
+def _user_problems(user: Fields, folder: Path) -> Iterator[str]:
+    yield from _not_yet(user, _USER_NOT_YET)
+    if not isinstance(user.get("token"), str | None):
+        yield "token: is no string"
+    token_file = user.get("tokenFile")
+    if not isinstance(token_file, str | None):
+        yield f"tokenFile: {token_file!r} is no string"
+    elif token_file:
+        yield from _file_problems(folder / token_file, "tokenFile")
+    certificate, found = _file_or_data(user, "client-certificate", folder)
+    yield from found
+    key, found_too = _file_or_data(user, "client-key", folder)
+    yield from found_too
+    if found or found_too:
+        return
+    if bool(certificate) != bool(key):
+        there, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]
+        yield f"{there}: is given without {missing}"
+    elif certificate and (problem := tls_context.pair_problem(certificate, key)):
+        yield f"client-certificate: {problem}"
+
+
+def _not_yet(fields: Fields, keys: tuple[str, ...]) -> Iterator[str]:
+    yield from (f"{key}: not supported yet" for key in keys if fields.get(key))
+
+
+def _file_or_data(fields: Fields, key: str, folder: Path) -> tuple[str, list[str]]:
+    """What `key` (a file) or `key-data` (base64) holds, "" when neither is given, and what is wrong
+    with it.
+    """
+    name, encoded = fields.get(key), fields.get(f"{key}-data")
+    if not isinstance(name, str | None):
+        return "", [f"{key}: {name!r} is no string"]
+    if not isinstance(encoded, str | None):
+        return "", [f"{key}-data: is no string"]
+    if name and encoded:
+        return "", [f"{key}: is given together with {key}-data"]
+    if name:
+        found = list(_file_problems(folder / name, key))
+        return ("", found) if found else ((folder / name).read_bytes().decode("latin-1"), [])
+    try:
+        return base64.b64decode(encoded or "", validate=True).decode("latin-1"), []
+    except (binascii.Error, ValueError):
+        return "", [f"{key}-data: is no base64"]
+
+
+def _file_problems(path: Path, what: str) -> list[str]:
+    try:
+        return [] if path.read_bytes().strip() else [f"{what}: {path} is empty"]
+    except OSError as error:
+        return [f"{what}: {path} cannot be read: {error.strerror}"]
+
+
+def _judged(path: Path, judge: Callable[[str], str]) -> list[str]:
+    problem = judge(path.read_bytes().decode("latin-1"))
+    return [f"{path}: {problem}"] if problem else []

@@ -1,0 +1,181 @@
+"""The API server and our credential as the files say now: read again every minute, when it expires,
+and on a 401.
+
+Reading happens in a thread: files may hang, and a kubeconfig takes a child process. A credential
+that was good stays in use when its file cannot be read for a while, and that is said once (FR39).
+"""
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
+from pyrbacproxy.kube.resolve_kubeconfig import digest_of
+
+_LOG = logging.getLogger(__name__)
+
+REREAD_SECONDS = 60.0  # the reference's bound for the service account's token
+RETRY_SECONDS = 5.0  # a file that cannot be read is not read for every review
+CHILD_SECONDS = 30.0
+
+
+class CredentialError(Exception):
+    """There is no credential; the text is fit for a log."""
+
+
+class Source(Protocol):
+    """Where servers come from."""
+
+    def read(self) -> ApiServer:
+        """What the files say now (blocking); raises CredentialError."""
+        ...
+
+
+class Credentials:
+    """Keeps the newest `ApiServer` of a source."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._server: ApiServer | None = None
+        self._problem = "not read yet"
+        self._due_at = 0.0
+        self._reading: asyncio.Future[ApiServer] | None = None
+
+    async def current(self) -> ApiServer:
+        """The API server, at most a minute old; raises CredentialError if there never was one."""
+        if self._clock() >= self._due_at:
+            await self._read()
+        return self._known()
+
+    async def after_refusal(self, refused: ApiServer) -> ApiServer:
+        """The API server after a 401 to `refused`: read at once, unless somebody did already."""
+        if self._server == refused:
+            await self._read()
+        return self._known()
+
+    def _known(self) -> ApiServer:
+        if self._server is None:
+            raise CredentialError(self._problem)
+        return self._server
+
+    async def _read(self) -> None:
+        """Read, or wait for who is reading; the reading goes on when the one who waits gives up."""
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().run_in_executor(None, self._source.read)
+            self._reading.add_done_callback(self._install)
+        await asyncio.wait([self._reading])
+
+    def _install(self, reading: asyncio.Future[ApiServer]) -> None:
+        self._reading = None
+        self._due_at = self._clock() + RETRY_SECONDS
+        try:
+            server = reading.result()
+        except CredentialError as error:
+            if str(error) != self._problem:
+                _LOG.error("API server credential: %s", error)
+            self._problem = str(error)
+            return
+        if self._server is not None and server != self._server:
+            _LOG.info("API server credential has changed, connecting anew")
+        self._server, self._problem = server, ""
+        left = REREAD_SECONDS
+        if server.expires_at is not None:
+            left = min(left, server.expires_at - self._wall_clock())
+        self._due_at = self._clock() + max(left, RETRY_SECONDS)
+
+
+class ServiceAccount:
+    """The in-cluster service account: two files."""
+
+    def __init__(self, settings: KubeSettings) -> None:
+        self._url = settings.server
+        self._folder = Path(settings.service_account_folder)
+
+    def read(self) -> ApiServer:
+        """The files' content; raises CredentialError."""
+        token, ca = _text(self._folder / "token").strip(), _text(self._folder / "ca.crt")
+        if not _is_header_text(token):
+            raise CredentialError(f"{self._folder / 'token'} holds no token")
+        return ApiServer(url=self._url, ca=ca, authorization=f"Bearer {token}")
+
+
+class Kubeconfig:
+    """A kubeconfig, resolved by a child process when a file that it is made of has changed."""
+
+    def __init__(self, path: str, *, wall_clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._wall_clock = wall_clock
+        self._server: ApiServer | None = None
+        self._files: dict[str, str] = {}
+
+    def read(self) -> ApiServer:
+        """The resolved server; raises CredentialError."""
+        if self._server is None or self._has_changed(self._server):
+            if found := problems(self._path):
+                raise CredentialError("; ".join(found))
+            self._server, self._files = _resolved(self._path)
+        return self._server
+
+    def _has_changed(self, server: ApiServer) -> bool:
+        if server.expires_at is not None and self._wall_clock() >= server.expires_at:
+            return True
+        return any(digest_of(Path(path)) != before for path, before in self._files.items())
+
+
+def source_of(settings: KubeSettings) -> Source:
+    """The source that the settings name."""
+    return Kubeconfig(settings.kubeconfig) if settings.kubeconfig else ServiceAccount(settings)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("latin-1")
+    except OSError as error:
+        raise CredentialError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _resolved(path: str) -> tuple[ApiServer, dict[str, str]]:
+    """Run the child; raises CredentialError. Its output is secret, and its stderr may be: neither
+    is shown.
+    """
+    # -P: a file in the working directory must not pass for one of the child's modules.
+    command = [sys.executable, "-P", "-m", "pyrbacproxy.kube.resolve_kubeconfig", path]
+    try:
+        child = subprocess.run(  # noqa: S603 -- our own interpreter and module, and the operator's path
+            command,
+            capture_output=True,
+            timeout=CHILD_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        output = json.loads(child.stdout)
+        if problem := output.get("problem"):
+            raise CredentialError(f"kubeconfig {problem}")
+        files = output.pop("files")
+        server = ApiServer(**output | {"url": output["url"].rstrip("/")})
+    except subprocess.TimeoutExpired:
+        raise CredentialError(f"kubeconfig {path}: not resolved in {CHILD_SECONDS:g} s") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise CredentialError(f"kubeconfig {path}: could not be resolved") from None
+    if server.authorization and not _is_header_text(server.authorization):
+        raise CredentialError(f"kubeconfig {path}: its token is no token")
+    return server, files
+
+
+def _is_header_text(text: str) -> bool:
+    """Fit for a header: a control character in a token would end in an exception that quotes it."""
+    return bool(text) and text.isascii() and text.isprintable()

@@ -1,0 +1,346 @@
+"""The `Runner`: drive a `Reviewed[T]`; cache, single flight, retry.
+
+It knows how long each kind of answer holds (D14, reference 3.3.1 and 3.6) and nothing of what it is
+asked for. An answer at hand is given in the same call; otherwise the steps wait for a flight. A
+flight outlives those who wait for it: whoever asks next finds the answer. A token is never kept,
+only a hash of it under a key of this process.
+"""
+
+import asyncio
+import hashlib
+import math
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.kube.token_expiry import expiry_of
+from pyrbacproxy.kube.ttl_cache import TtlCache
+from pyrbacproxy.reviews import (
+    Answer,
+    NonResourceAttributes,
+    Review,
+    Reviewed,
+    ReviewFailed,
+    SubjectAccessReview,
+    SubjectAccessReviewAnswer,
+    TokenReview,
+    TokenReviewAnswer,
+)
+
+T = TypeVar("T")
+K = TypeVar("K")
+Key: TypeAlias = bytes | SubjectAccessReview
+Held: TypeAlias = tuple[
+    Answer, float
+]  # until when (monotonic seconds), 0.0 if it may not be used again
+
+TOKEN_CAPACITY = 4096
+ACCESS_CAPACITY = 8192
+# What a requester makes long is not remembered: the reference's bound against filling the memory.
+MAX_REMEMBERED_BYTES = 10_000
+REFUSED_SECONDS = 10.0
+REFUSED_WITH_ERROR_SECONDS = 2.0
+# Longer than a positive answer holds and a scrape interval: who asks for it again then goes first.
+GOOD_LATELY_SECONDS = 600.0
+
+WHOLE_SECONDS = 8.0  # below Prometheus's usual scrape timeout of 10 s
+# Five attempts in all, pauses as in the reference, each up to a fifth longer so that proxies don't
+# march in step.
+PAUSES_SECONDS = (0.5, 0.75, 1.125, 1.6875)
+JITTER = 0.2
+
+MAX_FLIGHTS = 4096
+MAX_FLIGHTS_PER_ASKER = 512
+
+
+class Client(Protocol):
+    """Who is asked: `kube.api_client.ApiClient` or `NoApiServer`."""
+
+    async def review(
+        self, review: Review, asker: str, /, *, is_preferred: bool, within_seconds: float
+    ) -> Answer:
+        """One call's answer; never raises for what the other side does."""
+        ...
+
+
+class Reviewer:
+    """Implements `handler.Runner`."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: KubeSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._sleep = sleep
+        self._hash_key = secrets.token_bytes(32)
+        self._good_tokens: TtlCache[bytes, Answer] = TtlCache(capacity=TOKEN_CAPACITY)
+        self._bad_tokens: TtlCache[bytes, Answer] = TtlCache(capacity=TOKEN_CAPACITY)
+        self._accesses: TtlCache[SubjectAccessReview, Answer] = TtlCache(capacity=ACCESS_CAPACITY)
+        self._good_lately: TtlCache[bytes, None] = TtlCache(capacity=TOKEN_CAPACITY)
+        self._flights: dict[
+            Key, _Flight
+        ] = {}  # to join; some in the air are not in it, see drop_cached
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flights_of: Counter[str] = Counter()
+
+    def run(
+        self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
+    ) -> Callable[[], None]:
+        """See `handler.Runner.run`."""
+        run = _Run(self.ask, steps, asker, done)
+        run.advance(None)
+        return run.cancel
+
+    def ask(self, review: Review, waiter: "_Waiter") -> Held | None:
+        """The answer at hand, or None: then `waiter.resume` is called with it later."""
+        now = self._clock()
+        key: Key
+        if isinstance(review, TokenReview):
+            key = self._hashed(review)
+            held = self._good_tokens.get(key, now) or self._bad_tokens.get(key, now)
+        else:
+            key = review
+            held = self._accesses.get(review, now)
+        return held or self._join_flight(key, review, waiter)
+
+    def drop_cached(self) -> None:
+        """Forget every answer; those still on their way are given to who waits for them and not
+        remembered.
+        """
+        for cache in (self._good_tokens, self._bad_tokens, self._accesses, self._good_lately):
+            cache.clear()
+        for flight in self._flights.values():
+            flight.is_remembered = False
+        self._flights.clear()
+
+    def close(self) -> None:
+        """Give up what is in flight; nobody is told."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _hashed(self, review: TokenReview) -> bytes:
+        """A keyed hash of token and audiences: what is kept can't be turned back, nor compared with
+        another process's.
+        """
+        token = review.token.reveal().encode("utf-8", "surrogateescape")
+        audiences = "\0".join(review.audiences).encode()
+        hashed = hashlib.blake2b(key=self._hash_key, digest_size=32)
+        hashed.update(b"%d:" % len(token))  # so that no part of a token passes for an audience
+        hashed.update(token)
+        hashed.update(audiences)
+        return hashed.digest()
+
+    def _join_flight(self, key: Key, review: Review, waiter: "_Waiter") -> Held | None:
+        flight = self._flights.get(key)
+        if flight is None:
+            asker = waiter.asker
+            if len(self._tasks) >= MAX_FLIGHTS or self._flights_of[asker] >= MAX_FLIGHTS_PER_ASKER:
+                return ReviewFailed("too many reviews are under way"), 0.0
+            flight = self._flights[key] = _Flight(key, review, asker)
+            self._flights_of[asker] += 1
+            task = asyncio.create_task(self._fly(flight))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        flight.waiters.append(waiter)
+        return None
+
+    async def _fly(self, flight: "_Flight") -> None:
+        """Get the answer, remember it, give it to all who wait."""
+        try:
+            answer = await self._answered(flight)
+        except Exception as error:  # noqa: BLE001 -- our own fault, but those who wait must hear of it
+            _report("a review broke", error)
+            answer = ReviewFailed("the review broke")
+        finally:
+            self._leave_books(flight)
+        usable_until = self._remember(flight, answer) if flight.is_remembered else 0.0
+        for waiter in flight.waiters:
+            waiter.resume(answer, usable_until)
+
+    async def _answered(self, flight: "_Flight") -> Answer:
+        """The answer, after up to four more attempts while the failure may be a passing one."""
+        ends_at = self._clock() + WHOLE_SECONDS
+        answer = await self._attempt(flight, ends_at)
+        for pause_seconds in PAUSES_SECONDS:
+            if not isinstance(answer, FailedAttempt) or not answer.is_transient:
+                break
+            jitter = 1.0 + JITTER * random.random()  # noqa: S311 -- no secret
+            seconds = max(pause_seconds * jitter, answer.retry_after_seconds)
+            if self._clock() + seconds >= ends_at:
+                break
+            await self._sleep(seconds)
+            answer = await self._attempt(flight, ends_at)
+        return answer
+
+    async def _attempt(self, flight: "_Flight", ends_at: float) -> Answer:
+        # Who asks for an access is known already: as good as a token that was good lately.
+        is_preferred = not isinstance(flight.key, bytes) or (
+            self._good_lately.get(flight.key, self._clock()) is not None
+        )
+        return await self._client.review(
+            flight.review,
+            flight.asker,
+            is_preferred=is_preferred,
+            within_seconds=ends_at - self._clock(),
+        )
+
+    def _leave_books(self, flight: "_Flight") -> None:
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+        self._flights_of[flight.asker] -= 1
+        if not self._flights_of[flight.asker]:
+            del self._flights_of[flight.asker]
+
+    def _remember(self, flight: "_Flight", answer: Answer) -> float:
+        """Put the answer into its cache; until when it may be used, 0.0: never again."""
+        match flight.review, answer:
+            case TokenReview() as review, TokenReviewAnswer():
+                return self._remember_token(review, answer)
+            case SubjectAccessReview() as review, SubjectAccessReviewAnswer():
+                return self._remember_access(review, answer)
+        return 0.0
+
+    def _remember_token(self, review: TokenReview, answer: TokenReviewAnswer) -> float:
+        key = self._hashed(review)
+        if not _is_good(review, answer):
+            seconds = REFUSED_WITH_ERROR_SECONDS if answer.error else REFUSED_SECONDS
+            return self._put(self._bad_tokens, key, answer, seconds)
+        seconds = self._settings.token_seconds
+        if (expiry := expiry_of(review.token.reveal())) is not None:
+            seconds = min(seconds, expiry - self._wall_clock())
+        self._good_lately.put(key, None, self._clock() + GOOD_LATELY_SECONDS)
+        return self._put(self._good_tokens, key, answer, seconds)
+
+    def _remember_access(
+        self, review: SubjectAccessReview, answer: SubjectAccessReviewAnswer
+    ) -> float:
+        if _requested_bytes(review) >= MAX_REMEMBERED_BYTES:
+            return 0.0
+        is_allowed = answer.allowed and not answer.denied
+        settings = self._settings
+        seconds = settings.authorized_seconds if is_allowed else settings.unauthorized_seconds
+        return self._put(self._accesses, review, answer, seconds)
+
+    def _put(self, cache: TtlCache[K, Answer], key: K, answer: Answer, seconds: float) -> float:
+        if seconds <= 0:
+            return 0.0
+        expires_at = self._clock() + seconds
+        cache.put(key, answer, expires_at)
+        return expires_at
+
+
+class _Waiter(Protocol):
+    """Who waits for a flight."""
+
+    asker: str
+
+    def resume(self, answer: Answer, usable_until: float) -> None:
+        """Take the answer; never raises."""
+        ...
+
+
+class _Flight:
+    """A review under way. `asker` is who asked first: the call is on their account."""
+
+    __slots__ = ("asker", "is_remembered", "key", "review", "waiters")
+
+    def __init__(self, key: Key, review: Review, asker: str) -> None:
+        self.key = key
+        self.review = review
+        self.asker = asker
+        self.is_remembered = True
+        self.waiters: list[_Waiter] = []
+
+
+class _Run(Generic[T]):
+    """One generator on its way to its end."""
+
+    __slots__ = ("_ask", "_done", "_is_cancelled", "_steps", "_usable_until", "asker")
+
+    def __init__(
+        self,
+        ask: Callable[[Review, _Waiter], Held | None],
+        steps: Reviewed[T],
+        asker: str,
+        done: Callable[[T, float], None],
+    ) -> None:
+        self._ask = ask
+        self._steps = steps
+        self._done = done
+        self._usable_until = math.inf
+        self._is_cancelled = False
+        self.asker = asker
+
+    def advance(self, held: Held | None) -> None:
+        """Send what was waited for (None: begin), then every answer that is at hand; what the steps
+        raise propagates.
+        """
+        steps = self._steps
+        try:
+            while True:
+                if held is None:
+                    review = next(steps)
+                else:
+                    answer, usable_until = held
+                    self._usable_until = min(self._usable_until, usable_until)
+                    review = steps.send(answer)
+                held = self._ask(review, self)
+                if held is None:
+                    return
+        except StopIteration as stop:
+            result = stop.value
+        self._done(result, self._usable_until)
+
+    def resume(self, answer: Answer, usable_until: float) -> None:
+        """Go on with the answer that was waited for."""
+        if self._is_cancelled:
+            return
+        try:
+            self.advance((answer, usable_until))
+        except Exception as error:  # noqa: BLE001 -- one handler's fault must not hinder the others who wait
+            _report("a handler broke", error)
+
+    def cancel(self) -> None:
+        """Don't call `done` any more."""
+        self._is_cancelled = True
+        self._steps.close()
+
+
+def _is_good(review: TokenReview, answer: TokenReviewAnswer) -> bool:
+    """Whether the answer lets anybody in: right audiences or none demanded (D29). Others are
+    remembered briefly.
+    """
+    demanded = review.audiences
+    return answer.authenticated and (
+        not demanded or not set(demanded).isdisjoint(answer.audiences or ())
+    )
+
+
+def _requested_bytes(review: SubjectAccessReview) -> int:
+    """How long the strings are that the requester chooses."""
+    action = review.action
+    if isinstance(action, NonResourceAttributes):
+        texts: tuple[str, ...] = (action.verb, action.path)
+    else:
+        texts = (
+            *(action.verb, action.namespace, action.group, action.version),
+            *(action.resource, action.subresource, action.name),
+        )
+    return sum(len(text.encode("utf-8", "surrogateescape")) for text in texts)
+
+
+def _report(what: str, error: Exception) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})

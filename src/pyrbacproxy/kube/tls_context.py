@@ -1,0 +1,85 @@
+"""TLS towards the API server: PEM texts to an SSLContext of the standard library, and what is wrong
+with them.
+
+OpenSSL reads a client's key from a file only. The files are made in memory (/dev/shm) where there
+is such a place, because a container's root is often read-only and a key has no business on a disk,
+and are gone before anybody connects.
+"""
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+
+_MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- what is made in it is a folder of mode 0700
+
+
+def secret_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder of our own for secrets in transit, in memory if possible; its context manager
+    removes it.
+    """
+    is_there = os.access(_MEMORY_FOLDER, os.W_OK)
+    return tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if is_there else None)
+
+
+def client_context(
+    *, ca: str, certificate: str, key: str, is_verified: bool = True
+) -> ssl.SSLContext:
+    """A context for connections to the API server; raises ssl.SSLError or OSError when a PEM text
+    is unusable.
+
+    `ca` "" means the system's roots. Without `is_verified` (insecure-skip-tls-verify) anybody may
+    be the server.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As Go does: whatever is in the CA file is trusted, an intermediate without its root too.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if not is_verified:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca:
+        _load_ca(context, ca)
+    else:
+        context.load_default_certs()
+    if certificate:
+        _load_pair(context, certificate, key)
+    return context
+
+
+def ca_problem(ca: str) -> str:
+    """Why no server can be verified with this PEM text, "" if it can."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        _load_ca(context, ca)
+    except (ssl.SSLError, OSError):
+        return "holds no PEM certificate that can be read"
+    return ""
+
+
+def pair_problem(certificate: str, key: str) -> str:
+    """Why these PEM texts are no client certificate with its key, "" if they are."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        _load_pair(context, certificate, key)
+    except ssl.SSLError as error:
+        is_mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        return (
+            "does not belong to client-key" if is_mismatch else "or client-key is no readable PEM"
+        )
+    return ""
+
+
+def _load_ca(context: ssl.SSLContext, ca: str) -> None:
+    # As a file and not as `cadata`, which refuses comments in anything but ASCII.
+    with secret_folder() as folder:
+        path = Path(folder, "ca")
+        path.write_bytes(ca.encode("latin-1"))
+        context.load_verify_locations(cafile=path)
+
+
+def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    with secret_folder() as folder:
+        path = Path(folder, "pair")
+        path.write_bytes(f"{certificate}\n{key}\n".encode("latin-1"))
+        # An encrypted key must not make OpenSSL ask on the terminal.
+        context.load_cert_chain(path, password=lambda: "")
