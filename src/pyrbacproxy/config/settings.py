@@ -13,7 +13,10 @@ from pyrbacproxy.tls.contexts import TlsSettings
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to bind. `host` "" means every address of every family; it has no brackets. `text` is as the operator wrote it."""
+    """Where to bind. `host` has no brackets and "" means every address of every family.
+
+    `text` is as the operator wrote it.
+    """
 
     host: str
     port: int
@@ -22,7 +25,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the program needs, complete and valid. `kube` is None when no API server is needed (D20)."""
+    """All that the program needs, complete and valid.
+
+    `kube` is None when no API server is needed (D20). `warnings` are lines for the log at start:
+    deprecations, what was accepted without effect, unknown keys outside the strict places (D2).
+    """
 
     secure: Address | None
     insecure: Address | None
@@ -35,5 +42,4 @@ class Settings:
     audiences: tuple[str, ...]
     kube: KubeSettings | None
     limits: Limits
-    # Lines for the log at start: deprecations, what was accepted without effect, typos outside the strict places (D2).
     warnings: tuple[str, ...] = ()

@@ -1,0 +1,128 @@
+"""argv → one of the commands; exit codes; prints all problems of the configuration.
+
+Without a command the flags start the proxy. Exit 0 after a signal, `--help` and `--version`, 1 for
+what the operator can mend, 2 for a fault of ours, whose traceback is written without secrets.
+"""
+
+import logging
+import os
+import platform
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from pyrbacproxy.config.flag_text import help_text, value_lines
+from pyrbacproxy.config.options import Options, parse
+from pyrbacproxy.config.values import quoted
+from pyrbacproxy.config.version import VersionAnswer, answer
+from pyrbacproxy.observe import logs
+
+PROGRAM = "pyrbacproxy"
+_LOG = logging.getLogger(__name__)
+_FAILED = 1
+_BROKEN = 2
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command that the words name; returns the exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    logs.set_up()
+    try:
+        with _signals_end_the_start():
+            return _demo(words[1:]) if words[:1] == ["demo"] else _serve(words)
+    except Exception:  # noqa: BLE001  the outermost edge: whatever comes here is our fault
+        _LOG.exception(logs.structured("internal error"))
+        return _BROKEN
+
+
+def _demo(words: list[str]) -> int:
+    # Each command is imported when it is due: its parts would only cost memory in a proxy.
+    from pyrbacproxy.commands import demo  # noqa: PLC0415
+
+    return demo.run(words)
+
+
+def _serve(words: list[str]) -> int:
+    parsed = parse(words)
+    options = parsed.options
+    if options.is_on("help") and not parsed.problems:
+        sys.stdout.write(help_text())
+        return 0
+    problems = [*parsed.problems, *_argument_problems(options)]
+    version = _version(options, problems)
+    if version.printed and not problems:
+        sys.stdout.write(version.printed + "\n")
+        return 0
+    logs.set_up(options.integer("v"), options.pairs("vmodule"))
+    if _LOG.isEnabledFor(logs.level_of(1)):
+        _log_values(options, version)
+    for problem in problems:
+        sys.stderr.write(logs.masked(f"Error: {problem}\n"))
+    return _complete_and_serve(options, is_refused=bool(problems))
+
+
+def _complete_and_serve(options: Options, *, is_refused: bool) -> int:
+    # Late, so that --help is quick and a signal during these imports ends in exit 0.
+    from pyrbacproxy.config.complete import Problems, complete  # noqa: PLC0415
+
+    settings = complete(options, os.environ)
+    for warning in settings.warnings:
+        _LOG.warning("%s", warning)
+    if isinstance(settings, Problems):
+        for problem in settings.lines:
+            _LOG.error("%s", logs.structured("command failed", err=problem))
+        return _FAILED
+    if is_refused:
+        return _FAILED
+    from pyrbacproxy import app  # noqa: PLC0415
+
+    return app.serve(settings)
+
+
+def _argument_problems(options: Options) -> list[str]:
+    """Words that are no flags are refused, empty ones excepted (reference 1.1)."""
+    if not any(options.arguments):
+        return []
+    shown = " ".join(quoted(argument) for argument in options.arguments)
+    return [f"{quoted(PROGRAM)} does not take any arguments, got [{shown}]"]
+
+
+def _version(options: Options, problems: list[str]) -> VersionAnswer:
+    text = options.text("version")
+    if not options.is_changed("version") and options.integer("v") == 0:
+        return VersionAnswer("", "")
+    # Late, for it is slow and wanted by few.
+    from importlib import metadata  # noqa: PLC0415
+
+    built = f"v{metadata.version(PROGRAM)}"
+    details = f"({platform.python_implementation()} {platform.python_version()})"
+    try:
+        return answer(text, program=PROGRAM, built=built, details=details)
+    except ValueError as error:
+        problems.append(f'invalid argument {quoted(text)} for "--version" flag: {error}')
+        return VersionAnswer("", built)
+
+
+def _log_values(options: Options, version: VersionAnswer) -> None:
+    _LOG.log(logs.level_of(1), "%s %s", PROGRAM, version.reported)
+    for line in value_lines(options):
+        _LOG.log(logs.level_of(1), "%s", line)
+
+
+@contextmanager
+def _signals_end_the_start() -> Iterator[None]:
+    """SIGINT and SIGTERM exit with 0 while nothing is served; serving brings its own handlers."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, _exit_quietly) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit_quietly(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)

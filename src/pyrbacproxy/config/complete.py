@@ -1,0 +1,218 @@
+"""`Options` and the files they name → `Settings`, or every problem at once.
+
+Nothing behind this module parses, defaults or validates. No network is used; files are read.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyrbacproxy.access import AccessSettings
+from pyrbacproxy.authn.identity_headers import IdentitySettings
+from pyrbacproxy.authz.paths import PatternError, compile_pattern
+from pyrbacproxy.config import authz_file, forwarding, later, listening
+from pyrbacproxy.config.authz_file import AuthorizationFile
+from pyrbacproxy.config.findings import Findings
+from pyrbacproxy.config.flag import Fate
+from pyrbacproxy.config.flag_table import FLAGS
+from pyrbacproxy.config.options import Options
+from pyrbacproxy.config.settings import Settings
+from pyrbacproxy.config.values import quoted
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.egress_proxy import EgressProxies, from_environment
+from pyrbacproxy.kube import kubeconfig
+from pyrbacproxy.kube.kubeconfig import KubeSettings
+
+# RFC 9110 section 5.6.2.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """Why there are no settings; one of the warnings gathered on the way may tell the cause."""
+
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problems:
+    """The settings that the options mean, all defaults filled in, or all problems."""
+    findings = Findings()
+    later.check(options, findings)
+    _warn_of_idle_flags(options, findings)
+    proxies = _proxies(environ, findings)
+    secure = listening.listen_address(options, "secure-listen-address", findings)
+    insecure = listening.listen_address(options, "insecure-listen-address", findings)
+    listening.check_listeners(options, findings)
+    file = _authorization_file(options, findings)
+    settings = Settings(
+        secure=secure,
+        insecure=insecure,
+        endpoints=listening.endpoints(options, secure, findings),
+        tls=listening.tls(options, findings),
+        upstream=forwarding.upstream(options, proxies, findings),
+        access=_access(options, file, findings),
+        attributes=file.attributes,
+        static_rules=file.static_rules,
+        audiences=options.texts("auth-token-audiences"),
+        kube=_kube(options, environ, file, proxies, findings),
+        limits=_limits(options, findings),
+        warnings=tuple(findings.warnings),
+    )
+    if findings.problems:
+        return Problems(tuple(findings.problems), tuple(findings.warnings))
+    return settings
+
+
+def _warn_of_idle_flags(options: Options, findings: Findings) -> None:
+    for flag in FLAGS.values():
+        if flag.name in options.given and flag.fate in (Fate.DEAD, Fate.WITHOUT_EFFECT):
+            findings.warn(f"--{flag.name} is accepted and has no effect")
+
+
+def _proxies(environ: Mapping[str, str], findings: Findings) -> EgressProxies:
+    try:
+        return from_environment(environ)
+    except ValueError as error:
+        findings.problem(str(error))
+        return EgressProxies()
+
+
+def _access(options: Options, file: AuthorizationFile, findings: Findings) -> AccessSettings:
+    allowed, ignored = options.texts("allow-paths"), options.texts("ignore-paths")
+    if allowed and ignored:
+        findings.problem("--allow-paths and --ignore-paths exclude each other")
+    for flag, patterns in (("allow-paths", allowed), ("ignore-paths", ignored)):
+        for pattern in patterns:
+            try:
+                compile_pattern(pattern)
+            except PatternError as error:
+                findings.problem(f"--{flag}: {error}")
+    rewrites = file.attributes.rewrites
+    has_query_rewrite = bool(file.attributes.resources and rewrites and rewrites.query_parameter)
+    if options.is_on("reject-form-bodies") and not has_query_rewrite:
+        findings.warn("--reject-form-bodies has no effect without a query rewrite")
+    return AccessSettings(
+        allow_paths=allowed,
+        ignore_paths=ignored,
+        identity=_identity(options, findings),
+        keeps_bearer_on_ignored_paths=options.is_on("ignore-paths-keep-bearer"),
+        rejects_form_bodies=options.is_on("reject-form-bodies") and has_query_rewrite,
+    )
+
+
+def _identity(options: Options, findings: Findings) -> IdentitySettings:
+    identity = IdentitySettings(
+        is_enabled=options.is_on("auth-header-fields-enabled"),
+        user_header=options.text("auth-header-user-field-name"),
+        groups_header=options.text("auth-header-groups-field-name"),
+        groups_separator=options.text("auth-header-groups-field-separator"),
+    )
+    if not identity.is_enabled:
+        return identity
+    for flag, name in (("user", identity.user_header), ("groups", identity.groups_header)):
+        if not _TOKEN.fullmatch(name):
+            findings.problem(f"--auth-header-{flag}-field-name: {quoted(name)} names no header")
+    separator = identity.groups_separator
+    if not separator or _CONTROL.search(separator):
+        # Without a separator any group could pass for two others (D6).
+        findings.problem(
+            f"--auth-header-groups-field-separator: {quoted(separator)} separates nothing"
+        )
+    return identity
+
+
+def _authorization_file(options: Options, findings: Findings) -> AuthorizationFile:
+    path = options.text("config-file")
+    if not path:
+        return AuthorizationFile()
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        findings.problem(f"--config-file {path}: cannot be read: {reason}")
+        return AuthorizationFile()
+    return authz_file.read(content, path, findings, is_strict=options.is_on("strict-config"))
+
+
+def _kube(
+    options: Options,
+    environ: Mapping[str, str],
+    file: AuthorizationFile,
+    proxies: EgressProxies,
+    findings: Findings,
+) -> KubeSettings | None:
+    settings = _rated(options, KubeSettings(proxies=proxies), findings)
+    path = options.text("kubeconfig")
+    server = kubeconfig.in_cluster_server(environ)
+    if path:
+        for problem in kubeconfig.problems(path):
+            findings.problem(f"--kubeconfig: {problem}")
+        return replace(settings, kubeconfig=path)
+    if server is not None:
+        for problem in kubeconfig.in_cluster_problems(settings.service_account_folder):
+            findings.problem(f"in-cluster configuration: {problem}")
+        return replace(settings, server=server)
+    is_complete = options.text("client-ca-file") and file.static_rules
+    if is_complete and not options.texts("auth-token-audiences"):
+        findings.warn(
+            "neither --kubeconfig nor an in-cluster configuration: only client certificates and "
+            "static rules work, a token gets 401 and whatever needs an access review 500"
+        )
+        return None
+    findings.problem(
+        "no API server: --kubeconfig is not set and this is no pod "
+        "(KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are missing)"
+    )
+    return None
+
+
+def _rated(options: Options, settings: KubeSettings, findings: Findings) -> KubeSettings:
+    """The settings with rate and cache times."""
+    qps, burst = options.number("kube-api-qps"), options.integer("kube-api-burst")
+    if qps > 0 >= burst:
+        findings.problem(f"--kube-api-burst={burst}: must be positive when --kube-api-qps is")
+    return replace(
+        settings,
+        qps=qps if qps > 0 else settings.qps,
+        burst=burst if burst > 0 else settings.burst,
+        is_rate_shared=qps > 0,
+        token_seconds=_not_negative(options, "token-cache-ttl", findings),
+        authorized_seconds=_not_negative(options, "authorized-ttl", findings),
+        unauthorized_seconds=_not_negative(options, "unauthorized-ttl", findings),
+    )
+
+
+def _limits(options: Options, findings: Findings) -> Limits:
+    return Limits(
+        handshake_seconds=_positive(options, "tls-handshake-timeout", findings),
+        read_header_seconds=_positive(options, "read-header-timeout", findings),
+        idle_seconds=_positive(options, "idle-timeout", findings),
+        write_stall_seconds=_positive(options, "write-stall-timeout", findings),
+        shutdown_grace_seconds=_not_negative(options, "shutdown-grace-period", findings),
+        max_header_bytes=_positive_integer(options, "max-header-bytes", findings),
+        max_connections=_positive_integer(options, "max-connections", findings),
+    )
+
+
+def _positive(options: Options, flag: str, findings: Findings) -> float:
+    seconds = options.number(flag)
+    if seconds <= 0:
+        findings.problem(f"--{flag}: must be greater than 0")
+    return seconds
+
+
+def _not_negative(options: Options, flag: str, findings: Findings) -> float:
+    seconds = options.number(flag)
+    if seconds < 0:
+        findings.problem(f"--{flag}: must not be negative")
+    return seconds
+
+
+def _positive_integer(options: Options, flag: str, findings: Findings) -> int:
+    number = options.integer(flag)
+    if number <= 0:
+        findings.problem(f"--{flag}={number}: must be greater than 0")
+    return number

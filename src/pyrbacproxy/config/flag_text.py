@@ -1,0 +1,97 @@
+"""The flag table as people read it: `--help`, the README's list, the values in the log."""
+
+import textwrap
+from collections.abc import Iterator
+
+from pyrbacproxy.config.flag import Fate, Flag, Kind, Value
+from pyrbacproxy.config.flag_table import FLAGS, GROUPS
+from pyrbacproxy.config.options import Options
+from pyrbacproxy.config.values import duration_text, quoted, without_password
+
+_ABOUT = (
+    "A TLS reverse proxy that authenticates and authorizes each request as Kubernetes does, and "
+    "streams the answer of one upstream."
+)
+_USAGE = """Usage:
+  pyrbacproxy [flags]          serve
+  pyrbacproxy demo [flags]     show it at work on this machine
+"""
+_COLUMNS = 100
+_INDENT = " " * 10
+_NOT_YET = "Not supported yet. "
+
+
+def help_text() -> str:
+    """What `--help` prints: every flag that is not hidden, with type, default and meaning."""
+    parts = [textwrap.fill(_ABOUT, _COLUMNS), "", _USAGE]
+    for group in GROUPS:
+        shown = [flag for flag in group.flags if not flag.is_hidden]
+        if not shown:
+            continue
+        parts.append(f"{group.title}:")
+        for flag in shown:
+            start = f"  -{flag.shorthand}, " if flag.shorthand else "      "
+            kind = "" if flag.kind is Kind.BOOL else f" {flag.kind.value}"
+            parts.append(f"{start}--{flag.name}{kind}")
+            parts.append(
+                textwrap.fill(
+                    _meaning(flag) + _default(flag),
+                    _COLUMNS,
+                    initial_indent=_INDENT,
+                    subsequent_indent=_INDENT,
+                )
+            )
+        parts.append("")
+    return "\n".join(parts)
+
+
+def readme_list() -> str:
+    """The flags as Markdown tables, for the README; CI compares it with what stands there."""
+    parts = []
+    for group in GROUPS:
+        parts += [f"### {group.title}", "", "| flag | type | default | what |", "|---|---|---|---|"]
+        parts += [
+            f"| `--{flag.name}` | {flag.kind.value} | {_cell(flag.default)} | {_meaning(flag)} |"
+            for flag in group.flags
+        ]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def value_lines(options: Options) -> Iterator[str]:
+    """One line for each flag's value, as the log shows them at level 1; no password is shown."""
+    for flag in FLAGS.values():
+        value = _value_text(flag, options.values[flag.name])
+        yield f"FLAG: --{flag.name}={quoted(without_password(value))}"
+
+
+def _meaning(flag: Flag) -> str:
+    choices = f" One of {', '.join(flag.choices)}." if flag.choices else ""
+    return (_NOT_YET if flag.fate is Fate.LATER else "") + flag.what + choices
+
+
+def _default(flag: Flag) -> str:
+    if flag.default in ("", "false", "0", "0s"):
+        return ""
+    is_quoted = flag.kind is Kind.TEXT
+    return f" (default {quoted(flag.default) if is_quoted else flag.default})"
+
+
+def _cell(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|") if text else ""
+
+
+def _value_text(flag: Flag, value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if flag.kind is Kind.DURATION and isinstance(value, float):
+        return duration_text(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return ",".join(item if isinstance(item, str) else _pair_text(*item) for item in value)
+    return str(value)
+
+
+def _pair_text(name: str, value: int) -> str:
+    return f"{name}={str(value).lower()}"

@@ -1,0 +1,118 @@
+"""The listeners' flags → addresses and `TlsSettings`."""
+
+from dataclasses import replace
+
+from pyrbacproxy.config import address
+from pyrbacproxy.config.findings import Findings
+from pyrbacproxy.config.options import Options
+from pyrbacproxy.config.settings import Address
+from pyrbacproxy.tls import contexts
+from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.names import cipher_list, minimum_version
+
+_LARGEST_PORT = 65_535
+_TLS13 = 0x0304
+_USUAL_RELOAD_SECONDS = 60.0
+
+
+def listen_address(options: Options, flag: str, findings: Findings) -> Address | None:
+    """The address in a flag; None when it is empty or wrong."""
+    text = options.text(flag)
+    if not text:
+        return None
+    try:
+        return address.parse(text)
+    except ValueError as error:
+        findings.problem(f"--{flag}={text}: {error}")
+        return None
+
+
+def check_listeners(options: Options, findings: Findings) -> None:
+    """One listener at least, and a line for each deprecated way to listen (D23)."""
+    secure, insecure = (
+        options.text("secure-listen-address"),
+        options.text("insecure-listen-address"),
+    )
+    if not secure and not insecure:
+        findings.problem("no listen address provided: --secure-listen-address is missing")
+    if insecure:
+        findings.warn(
+            "--insecure-listen-address is deprecated: tokens cross the network in clear text"
+        )
+    if secure and not options.text("tls-cert-file") and not options.text("tls-private-key-file"):
+        findings.warn(
+            "running without --tls-cert-file and --tls-private-key-file is deprecated: "
+            "clients cannot verify a self-signed certificate"
+        )
+
+
+def endpoints(options: Options, secure: Address | None, findings: Findings) -> Address | None:
+    """Where /healthz is served, next to the secure address."""
+    port = options.integer("proxy-endpoints-port")
+    host_text = options.text("proxy-endpoints-address")
+    if not 0 <= port <= _LARGEST_PORT:
+        findings.problem(f"--proxy-endpoints-port={port}: must be 0 ... {_LARGEST_PORT}")
+    try:
+        host = address.parse_host(host_text)
+    except ValueError as error:
+        findings.problem(f"--proxy-endpoints-address={host_text}: {error}")
+        return None
+    if not port:
+        if host_text:
+            findings.warn("--proxy-endpoints-address has no effect without --proxy-endpoints-port")
+        return None
+    if secure is None:
+        if not options.text("secure-listen-address"):
+            findings.warn("--proxy-endpoints-port has no effect without --secure-listen-address")
+        return None
+    host = host if host_text else secure.host
+    return Address(host, port, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+
+def tls(options: Options, findings: Findings) -> TlsSettings:
+    """The certificate's flags count only where TLS is served; the client CA is read in any case."""
+    settings = TlsSettings(client_ca_file=options.text("client-ca-file"))
+    if options.text("secure-listen-address"):
+        settings = replace(
+            settings,
+            certificate_file=options.text("tls-cert-file"),
+            key_file=options.text("tls-private-key-file"),
+            reload_seconds=options.number("tls-reload-interval"),
+            minimum=_minimum(options, findings),
+        )
+        settings = replace(settings, cipher_list=_suites(options, settings.minimum, findings))
+    if options.number("tls-reload-interval") <= 0:
+        findings.problem("--tls-reload-interval: must be greater than 0")
+    elif options.number("tls-reload-interval") != _USUAL_RELOAD_SECONDS:
+        findings.warn("--tls-reload-interval is deprecated: leave it at 1m0s")
+    for problem in contexts.problems(settings):
+        findings.problem(problem)
+    return settings
+
+
+def _minimum(options: Options, findings: Findings) -> int:
+    try:
+        return minimum_version(options.text("tls-min-version"))
+    except ValueError as error:
+        findings.problem(f"--tls-min-version: {error}")
+        return minimum_version("")
+
+
+def _suites(options: Options, minimum: int, findings: Findings) -> str | None:
+    try:
+        suites = cipher_list(options.texts("tls-cipher-suites"))
+    except ValueError as error:
+        findings.problem(f"--tls-cipher-suites: {error}")
+        return None
+    if suites.not_offered:
+        missing = ", ".join(suites.not_offered)
+        findings.warn(f"--tls-cipher-suites: not offered, for OpenSSL lacks them: {missing}")
+    if suites.openssl == "" and minimum < _TLS13:
+        findings.warn("--tls-cipher-suites: none is left for TLS 1.2: only TLS 1.3 is served")
+    is_http2_wanted = not options.is_on("http2-disable")
+    if is_http2_wanted and not suites.has_http2_suite and minimum < _TLS13:
+        findings.warn(
+            "--tls-cipher-suites: HTTP/2 is not offered, for the list lacks "
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+        )
+    return suites.openssl

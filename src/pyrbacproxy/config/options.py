@@ -1,0 +1,178 @@
+"""Flags → `Options`, frozen, by pflag's grammar (reference 1.1). Reads no file."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyrbacproxy.config.flag import Flag, Kind, Value
+from pyrbacproxy.config.flag_table import FLAGS
+from pyrbacproxy.config.values import quoted
+
+_BY_SHORTHAND = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Every flag's value, typed by its kind; which were given; and the words that are no flags.
+
+    The accessors raise KeyError for a flag that the table lacks, TypeError for another kind.
+    """
+
+    values: Mapping[str, Value]
+    given: frozenset[str] = frozenset()
+    arguments: tuple[str, ...] = ()
+
+    def text(self, name: str) -> str:
+        """A string."""
+        value = self.values[name]
+        if not isinstance(value, str):
+            raise TypeError(name)
+        return value
+
+    def is_on(self, name: str) -> bool:
+        """A boolean."""
+        value = self.values[name]
+        if not isinstance(value, bool):
+            raise TypeError(name)
+        return value
+
+    def integer(self, name: str) -> int:
+        """An integer of any width."""
+        value = self.values[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(name)
+        return value
+
+    def number(self, name: str) -> float:
+        """A float, or a duration in seconds."""
+        value = self.values[name]
+        if not isinstance(value, float):
+            raise TypeError(name)
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list; empty when nothing was given, or `--x=`."""
+        return tuple(value for value in self._items(name) if isinstance(value, str))
+
+    def pairs(self, name: str) -> tuple[tuple[str, int], ...]:
+        """`name=value` pairs; a boolean value counts as 0 or 1."""
+        return tuple(
+            (item[0], int(item[1])) for item in self._items(name) if not isinstance(item, str)
+        )
+
+    def is_changed(self, name: str) -> bool:
+        """Whether the value differs from the flag's default."""
+        return self.values[name] != FLAGS[name].default_value
+
+    def _items(self, name: str) -> Sequence[str | tuple[str, int] | tuple[str, bool]]:
+        value = self.values[name]
+        if not isinstance(value, tuple):
+            raise TypeError(name)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What the words mean and all that is wrong with them; a bad value leaves the default."""
+
+    options: Options
+    problems: tuple[str, ...]
+
+
+def parse(argv: Sequence[str]) -> Parsed:
+    """Reads all words, also behind a wrong one, so that every problem is told at once."""
+    reader = _Reader(argv)
+    reader.read()
+    values = {name: flag.default_value for name, flag in FLAGS.items()} | reader.values
+    options = Options(values, frozenset(reader.values), tuple(reader.arguments))
+    return Parsed(options, tuple(reader.problems))
+
+
+class _Reader:
+    """The words not yet read, and what the ones before them said."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.words = deque(argv)
+        self.values: dict[str, Value] = {}
+        self.arguments: list[str] = []
+        self.problems: list[str] = []
+
+    def read(self) -> None:
+        while self.words:
+            word = self.words.popleft()
+            if word == "--":
+                self.arguments += self.words
+                return
+            if word.startswith("--"):
+                self._long(word)
+            elif word.startswith("-") and word != "-":
+                self._short(word)
+            else:
+                self.arguments.append(word)
+
+    def _long(self, word: str) -> None:
+        name, equals, value = word[2:].partition("=")
+        if not name or name.startswith("-"):
+            self.problems.append(f"bad flag syntax: {word}")
+            return
+        flag = FLAGS.get(name.replace("_", "-"))
+        if flag is None:
+            self._unknown(f"unknown flag: --{name}", has_value=bool(equals))
+        elif equals:
+            self._set(flag, value)
+        elif flag.bare_value is not None:
+            self._set(flag, flag.bare_value)
+        elif self.words:
+            self._set(flag, self.words.popleft())
+        else:
+            self.problems.append(f"flag needs an argument: {word}")
+
+    def _short(self, word: str) -> None:
+        """One dash: each letter is a flag, until one takes the rest of the word as its value."""
+        letters = word[1:]
+        while letters:
+            flag = _BY_SHORTHAND.get(letters[0])
+            if flag is None:
+                self._unknown(
+                    f"unknown shorthand flag: '{letters[0]}' in -{letters}",
+                    has_value="=" in letters,
+                )
+                return
+            rest = letters[1:]
+            if len(rest) > 1 and rest[0] == "=":
+                self._set(flag, rest[1:])
+                return
+            if flag.bare_value is not None:
+                self._set(flag, flag.bare_value)
+                letters = rest
+                continue
+            if rest or self.words:
+                self._set(flag, rest or self.words.popleft())
+            else:
+                self.problems.append(f"flag needs an argument: '{letters[0]}' in -{letters}")
+            return
+
+    def _unknown(self, problem: str, *, has_value: bool) -> None:
+        """An unknown flag's value, if it stands apart, is no argument: one slip is one problem."""
+        self.problems.append(problem)
+        if not has_value and self.words and not self.words[0].startswith("-"):
+            self.words.popleft()
+
+    def _set(self, flag: Flag, text: str) -> None:
+        try:
+            value = flag.parse(text)
+        except ValueError as error:
+            shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
+            self.problems.append(f'invalid argument {quoted(text)} for "{shown}" flag: {error}')
+            return
+        is_cleared = flag.kind is Kind.PATHS and value == ()
+        before = self.values.get(flag.name)
+        if (
+            flag.is_list
+            and isinstance(before, tuple)
+            and isinstance(value, tuple)
+            and not is_cleared
+        ):
+            self.values[flag.name] = tuple(str(item) for item in (*before, *value))
+        else:
+            self.values[flag.name] = value

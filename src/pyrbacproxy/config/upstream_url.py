@@ -1,0 +1,90 @@
+"""The upstream's URL as Go's `url.Parse` reads it → `UpstreamSettings` without files and proxy."""
+
+import re
+from urllib.parse import quote
+
+from pyrbacproxy.config.values import quoted
+from pyrbacproxy.dataplane.upstream import UpstreamSettings
+
+_PORTS = {"http": 80, "https": 443}
+_LARGEST_PORT = 65_535
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.DOTALL)
+_AUTHORITY = re.compile(r"//([^/]*)(.*)", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_BAD_ESCAPE = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
+# What Go lets stand in a host; the brackets of an IPv6 address are gone by then.
+_HOST = re.compile(r"[^\x00-\x20\x7f#/?@\\^`{|}%\"<>\[\]]*")
+# RFC 3986's path characters; quote() itself keeps letters, digits and -._~ .
+_PATH = "%/:@!$&'()*+,;="
+
+
+def parse(text: str) -> UpstreamSettings:
+    """Where requests go; raises ValueError, which never shows a password.
+
+    What Go parses although nothing can be sent there (no scheme, no host, another scheme) has the
+    scheme "": every forwarded request answers 502 (reference 1.2).
+    """
+    if _CONTROL.search(text):
+        raise ValueError("a blank or control character in the URL")
+    before_fragment = text.partition("#")[0]
+    rest, _, query = before_fragment.partition("?")
+    scheme, rest = _scheme(rest)
+    found = _AUTHORITY.fullmatch(rest)
+    authority, path = (found[1], found[2]) if found else ("", rest)
+    if scheme and not found and not path.startswith("/"):
+        return UpstreamSettings()  # "localhost:8080" is a scheme and an opaque rest to Go
+    if not scheme and not found and ":" in path.partition("/")[0]:
+        raise ValueError("the first path segment must not hold a colon; is http:// missing?")
+    host, port = _host_and_port(authority)
+    if _BAD_ESCAPE.search(path):
+        raise ValueError("a bad percent escape in the path")
+    if scheme not in _PORTS or not host:
+        return UpstreamSettings()
+    return UpstreamSettings(
+        scheme=scheme,
+        host=host,
+        port=_PORTS[scheme] if port is None else port,
+        base_path=quote(path, safe=_PATH).encode(),
+        raw_query=query.encode(errors="surrogateescape"),
+    )
+
+
+def _scheme(text: str) -> tuple[str, str]:
+    found = _SCHEME.fullmatch(text)
+    if found:
+        return found[1].lower(), found[2]
+    if text.startswith(":"):
+        raise ValueError("missing protocol scheme")
+    return "", text
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    """Host without brackets, and the port if any; user and password are dropped, as in Go."""
+    host = authority.rpartition("@")[2]
+    if host.startswith("["):
+        address, bracket, rest = host[1:].partition("]")
+        if not bracket:
+            raise ValueError("missing ']' in host")
+        if rest and not rest.startswith(":"):
+            raise ValueError(f"invalid port {quoted(rest)} after host")
+        return _checked_host(address.replace("%25", "%", 1)), _port(rest[1:])
+    name, colon, port = host.rpartition(":")
+    if not colon:
+        return _checked_host(host), None
+    return _checked_host(name), _port(port)
+
+
+def _checked_host(host: str) -> str:
+    if not _HOST.fullmatch(host.partition("%")[0]):
+        raise ValueError("invalid character in host name")
+    return host
+
+
+def _port(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LARGEST_PORT)):
+        raise ValueError(f"invalid port {quoted(text)} after host")
+    if not 0 < int(text) <= _LARGEST_PORT:
+        raise ValueError(f"invalid port {quoted(text)} after host")
+    return int(text)

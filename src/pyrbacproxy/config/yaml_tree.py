@@ -1,0 +1,212 @@
+"""YAML text → typed values, each problem with its file, line and key.
+
+YAML 1.1 as Go's sigs.k8s.io/yaml reads it (reference 2.1): keys match whatever their case, scalars
+turn into text where text is wanted but text never into a boolean, of equal keys the last one wins.
+The tree is walked only as deep as asked, so aliases can neither loop nor multiply.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from yaml import CSafeLoader, MappingNode, Node, ScalarNode, SequenceNode, YAMLError
+from yaml.constructor import ConstructorError
+
+from pyrbacproxy.config.findings import Findings
+
+_TAG = "tag:yaml.org,2002:"
+# Go's YAML 1.1 reads these as booleans, PyYAML does not.
+_SHORT_BOOLS = {"y": True, "Y": True, "n": False, "N": False}
+_TRUE = frozenset({"true", "yes", "on"})
+
+
+class NotYamlError(Exception):
+    """The text cannot be read at all; says where and why on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value in the file, and the key under which it is known: `authorization.static[0].path`."""
+
+    node: Node
+    key: str
+
+    @property
+    def line(self) -> int:
+        """Where the value stands, counted from 1."""
+        return int(self.node.start_mark.line) + 1
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a list was written."""
+        return isinstance(self.node, SequenceNode)
+
+    @property
+    def is_null(self) -> bool:
+        """Nothing was written, or `~`: the zero value."""
+        return isinstance(self.node, ScalarNode) and self.node.tag == f"{_TAG}null"
+
+
+class Tree:
+    """One YAML document. What is wrong with it goes to `findings`."""
+
+    def __init__(self, content: bytes, file: str, findings: Findings, *, is_strict: bool) -> None:
+        self._file = file
+        self._findings = findings
+        self._is_strict = is_strict
+        self._loader: CSafeLoader | None = None
+        self._content = content
+
+    def root(self) -> Entry | None:
+        """The first document, None when the text is empty; raises NotYamlError."""
+        try:
+            self._loader = CSafeLoader(self._content)
+            node = self._loader.get_node() if self._loader.check_node() else None
+            if node is not None and self._loader.check_node():
+                self._findings.warn(f"{self._file}: only the first YAML document is read")
+        except (YAMLError, UnicodeError, RecursionError) as error:
+            raise NotYamlError(" ".join(str(error).split())) from error
+        return None if node is None else Entry(node, "")
+
+    def problem(self, entry: Entry, text: str) -> None:
+        """Adds a problem with this entry."""
+        self._findings.problem(self._place(entry, text))
+
+    def warn(self, entry: Entry, text: str) -> None:
+        """Adds a warning about this entry."""
+        self._findings.warn(self._place(entry, text))
+
+    def section(
+        self, entry: Entry | None, known: Iterable[str], *, is_strict: bool = False
+    ) -> dict[str, Entry]:
+        """A mapping's entries by their known names; absent, null or no mapping is empty.
+
+        An unknown key is a problem where losing it would widen a rule (`is_strict`, D2), else a
+        warning.
+        """
+        if entry is None or entry.is_null:
+            return {}
+        if not isinstance(entry.node, MappingNode):
+            self.problem(entry, f"must be a mapping, not {_shown(entry.node)}")
+            return {}
+        names = {name.casefold(): name for name in known}
+        found: dict[str, tuple[str, Entry]] = {}
+        for spelling, child in self._children(entry, entry.node):
+            name = names.get(spelling.casefold())
+            if name is None:
+                self._unknown(child, spelling, names.values(), is_strict=is_strict)
+                continue
+            before = found.get(name)
+            if before is not None:
+                self.warn(child, "given more than once")
+            # Of several spellings the one that sorts last wins, of equal ones the last in the file.
+            if before is None or spelling.encode() >= before[0].encode():
+                found[name] = (spelling, child)
+        return {name: child for name, (_, child) in found.items()}
+
+    def items(self, entry: Entry | None) -> list[Entry]:
+        """A list's entries; absent or null is empty, anything else a problem."""
+        if entry is None or entry.is_null:
+            return []
+        if not isinstance(entry.node, SequenceNode):
+            self.problem(entry, f"must be a list, not {_shown(entry.node)}")
+            return []
+        return [Entry(node, f"{entry.key}[{at}]") for at, node in enumerate(entry.node.value)]
+
+    def text(self, entry: Entry | None) -> str:
+        """A text, or a scalar's text as Go prints it; absent or null is ""."""
+        if entry is None or entry.is_null:
+            return ""
+        if not isinstance(entry.node, ScalarNode):
+            self.problem(entry, f"must be text, not {_shown(entry.node)}")
+            return ""
+        try:
+            return _scalar_text(entry.node)
+        except (ValueError, OverflowError):
+            self.problem(entry, f"must be text, not {_shown(entry.node)}")
+            return ""
+
+    def truth(self, entry: Entry | None) -> bool:
+        """An unquoted boolean; absent or null is false, a quoted word is a problem."""
+        if entry is None or entry.is_null:
+            return False
+        truth = _truth(entry.node)
+        if truth is None:
+            self.problem(entry, f"must be true or false, not {_shown(entry.node)}")
+            return False
+        return truth
+
+    def _children(self, entry: Entry, node: MappingNode) -> list[tuple[str, Entry]]:
+        """The mapping's keys as written, with `<<` resolved; what stands later comes later."""
+        try:
+            if self._loader is not None:
+                self._loader.flatten_mapping(node)
+        except (ConstructorError, RecursionError) as error:
+            self.problem(entry, f"bad merge key: {' '.join(str(error).split())}")
+            return []
+        children = []
+        for key, value in node.value:
+            if not isinstance(key, ScalarNode):
+                self.problem(Entry(key, entry.key), f"{_shown(key)} cannot be a key")
+                continue
+            path = f"{entry.key}.{key.value}" if entry.key else str(key.value)
+            children.append((str(key.value), Entry(value, path)))
+        return children
+
+    def _unknown(
+        self, entry: Entry, spelling: str, known: Iterable[str], *, is_strict: bool
+    ) -> None:
+        lowered = {name.casefold(): name for name in known}
+        near = difflib.get_close_matches(spelling.casefold(), lowered, 1)
+        hint = f', did you mean "{lowered[near[0]]}"?' if near else ""
+        if is_strict:
+            self.problem(entry, f"unknown key{hint}")
+        elif self._is_strict:
+            self.problem(entry, f"unknown key{hint} (--strict-config)")
+        else:
+            self.warn(entry, f"unknown key, ignored{hint}")
+
+    def _place(self, entry: Entry, text: str) -> str:
+        where = f"{self._file}, line {entry.line}"
+        return f"{where}: {entry.key}: {text}" if entry.key else f"{where}: {text}"
+
+
+def _truth(node: Node) -> bool | None:
+    """A boolean node's value; None for any other node."""
+    if not isinstance(node, ScalarNode):
+        return None
+    if node.tag == f"{_TAG}bool":
+        return node.value.lower() in _TRUE
+    is_plain = node.tag == f"{_TAG}str" and node.style is None
+    return _SHORT_BOOLS.get(node.value) if is_plain else None
+
+
+def _scalar_text(node: ScalarNode) -> str:
+    """The text Go would make of the scalar; ValueError for a tag that is not YAML's own."""
+    text = str(node.value)
+    truth = _truth(node)
+    if truth is not None:
+        return "true" if truth else "false"
+    if node.tag in (f"{_TAG}str", f"{_TAG}timestamp"):
+        return text
+    if node.tag not in (f"{_TAG}int", f"{_TAG}float"):
+        raise ValueError(node.tag)
+    if ":" in text:  # YAML 1.1's base 60, which Go leaves alone
+        return text
+    return _number_text(text.replace("_", "").lower(), is_float=node.tag == f"{_TAG}float")
+
+
+def _number_text(digits: str, *, is_float: bool) -> str:
+    if not is_float:
+        unsigned = digits.lstrip("+-")
+        is_octal = len(unsigned) > 1 and unsigned[0] == "0" and unsigned[1].isdigit()
+        return str(int(digits, 8 if is_octal else 0))
+    # Go prints the shortest float32; eight digits are as many as one can tell apart.
+    return f"{float(digits.replace('.inf', 'inf').replace('.nan', 'nan')):.8g}"
+
+
+def _shown(node: Node) -> str:
+    """What stands there, for a message."""
+    if isinstance(node, ScalarNode):
+        return f'"{node.value}"' if node.style else str(node.value) or "nothing"
+    return "a list" if isinstance(node, SequenceNode) else "a mapping"

@@ -1,0 +1,170 @@
+"""Logging set-up: klog's text on stderr, its levels, and no secret in any line.
+
+klog's level V(n) is Python's level 20 - n, so that V(0) is INFO. Two layers keep secrets out: a
+filter that understands TokenReview bodies (reference 6.3), and masks over the finished text,
+traceback included, for whatever a token looks like elsewhere (FR67).
+"""
+
+import fnmatch
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable
+from typing import TextIO
+
+PACKAGE = "pyrbacproxy"
+MASK = "<masked>"
+UNREADABLE = "<hidden: a TokenReview that is not whole>"
+
+# With blanks, with single quotes (a repr), or with the quotes escaped (JSON in JSON).
+_TOKEN_REVIEW = re.compile(r"""\\*["']kind\\*["']\s*:\s*\\*["']TokenReview""")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+# Each keeps its first group. A secret ends at a blank, a quote, or what ends a value in a URL.
+_SECRETS = (
+    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL),
+    re.compile(r"(base64url\.bearer\.authorization\.k8s\.io\.)[A-Za-z0-9_=-]+"),
+    re.compile(r"(\b(?:access_|id_|refresh_)?token=)[^\s&\"'#;,]+", re.IGNORECASE),
+    re.compile(
+        r"(\\*[\"'](?:access_|id_|refresh_)?token\\*[\"']\s*:\s*b?\\*[\"'])[^\"'\\]+", re.IGNORECASE
+    ),
+    re.compile(r"(\bbearer\s+)(?!tokens?\b)[^\s\"',;\\]+", re.IGNORECASE),
+    re.compile(
+        r"(\bauthorization\W{1,8}(?:basic|negotiate|ntlm|digest)\s+)[^\s\"',;\\]+", re.IGNORECASE
+    ),
+    re.compile(r"(://)[^\s/@\"']+(?=@)"),
+    re.compile(r"(\b)eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"),
+)
+
+
+def set_up(
+    verbosity: int = 0, vmodule: Iterable[tuple[str, int]] = (), stream: TextIO | None = None
+) -> None:
+    """Makes the process log as klog does; `vmodule` holds (module pattern, level) pairs.
+
+    Other libraries are heard from WARNING on. A second call replaces what the first set up.
+    """
+    patterns = tuple(vmodule)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(KlogFormatter())
+    if patterns:
+        handler.addFilter(_ModuleLevels(verbosity, patterns))
+    handler.addFilter(TokenFilter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    most = max([verbosity, *(level for _, level in patterns)])
+    logging.getLogger(PACKAGE).setLevel(level_of(most))
+    logging.raiseExceptions = False  # a closed stderr must not cost a request
+
+
+def level_of(verbosity: int) -> int:
+    """The Python level of klog's V(verbosity)."""
+    return max(logging.INFO - verbosity, 1)
+
+
+def structured(message: str, **pairs: object) -> str:
+    """The structured form of klog: `"command failed" err="..."`."""
+    shown = (
+        f"{key}={value}" if isinstance(value, int | float) else f"{key}={_quoted(str(value))}"
+        for key, value in pairs.items()
+    )
+    return " ".join((_quoted(message), *shown))
+
+
+def masked(text: str) -> str:
+    """The text without anything that looks like a credential."""
+    for pattern in _SECRETS:
+        text = pattern.sub(rf"\1{MASK}", text)
+    return text
+
+
+class TokenFilter(logging.Filter):
+    """Masks the token in a TokenReview; of one that does not parse, nothing is shown."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrites the record where needed; every record passes."""
+        message = record.getMessage()
+        if _TOKEN_REVIEW.search(message):
+            record.msg, record.args = _without_token(message), ()
+        return True
+
+
+class KlogFormatter(logging.Formatter):
+    """`I1130 09:10:48.123456   12345 file.py:123] message`, on one line, secrets masked."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and below it the traceback if there is one."""
+        when = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        letter = _letter(record.levelno)
+        microseconds = int(record.created % 1 * 1_000_000)
+        place = f"{record.filename}:{record.lineno}"
+        text = _CONTROL.sub(_escaped, record.getMessage())
+        line = f"{letter}{when}.{microseconds:06d} {os.getpid():7d} {place}] {text}"
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            line += "\n" + (UNREADABLE if _TOKEN_REVIEW.search(trace) else trace)
+        return masked(line)
+
+
+class _ModuleLevels(logging.Filter):
+    """`--vmodule`: a module whose name matches a pattern has its own level.
+
+    A pattern is matched with the module's last part, one with a slash with the whole path; klog's
+    `.go` does not exist here.
+    """
+
+    def __init__(self, verbosity: int, patterns: tuple[tuple[str, int], ...]) -> None:
+        super().__init__()
+        self._verbosity = verbosity
+        self._patterns = patterns
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record's module is to be heard at this level."""
+        return record.levelno >= level_of(self._level(record.name))
+
+    def _level(self, name: str) -> int:
+        path = name.replace(".", "/")
+        for pattern, level in self._patterns:
+            subject = path if "/" in pattern else path.rpartition("/")[2]
+            if fnmatch.fnmatchcase(subject, pattern):
+                return level
+        return self._verbosity
+
+
+def _without_token(message: str) -> str:
+    """The message with its TokenReview masked; what stands before the body stays."""
+    before, brace, _ = message.partition("{")
+    body = message[len(before) :]
+    try:
+        review, end = json.JSONDecoder().raw_decode(body)
+    except (ValueError, RecursionError):
+        return (before if brace and not _TOKEN_REVIEW.search(before) else "") + UNREADABLE
+    rest = body[end:]
+    if _TOKEN_REVIEW.search(rest) or _is_hidden(review):
+        return before + UNREADABLE
+    spec = review.get("spec")
+    if isinstance(spec, dict) and "token" in spec:
+        spec["token"] = MASK
+    return before + json.dumps(review, separators=(",", ":"), ensure_ascii=False) + rest
+
+
+def _is_hidden(review: object) -> bool:
+    """Whether the TokenReview is not the object itself but somewhere inside it."""
+    return not isinstance(review, dict) or review.get("kind") != "TokenReview"
+
+
+def _letter(level: int) -> str:
+    if level >= logging.ERROR:
+        return "E"
+    return "W" if level >= logging.WARNING else "I"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
