@@ -20,7 +20,7 @@ PREFIX = "pyrbacproxy."
 ALLOWED: dict[str, str] = {
     # floor 7 and 6: those who know the others
     "__main__": "cli",
-    "cli": "app commands.* config.options config.complete config.settings observe.logs",
+    "cli": "app commands.* config.* observe.logs",
     "app": "access admin.* authn.* authz.* config.settings dataplane.* handler http1.* kube.* "
     "observe.* peer record reviews tls.* user egress_proxy",
     "commands.demo": "demo.*",
@@ -28,13 +28,27 @@ ALLOWED: dict[str, str] = {
     "access": "handler record reviews user authn.authenticator authn.identity_headers "
     "authz.attributes authz.authorizer authz.paths http1.forwarding http1.head http1.response "
     "http1.target",
-    "config.options": "config.values config.flag_table",
-    "config.authz_file": "authz.attributes authz.static authz.template reviews",
+    "config.values": "",
+    "config.version": "config.values",
+    "config.flag": "config.values",
+    "config.flag_table": "config.flag",
+    "config.options": "config.values config.flag config.flag_table",
+    "config.flag_text": "config.values config.flag config.flag_table config.options",
+    "config.findings": "",
+    "config.later": "config.values config.findings config.flag config.flag_table config.options",
+    "config.address": "config.values config.settings",
+    "config.listening": "config.address config.findings config.options config.settings "
+    "tls.contexts tls.names",
+    "config.upstream_url": "config.values dataplane.upstream",
+    "config.forwarding": "config.upstream_url config.values config.findings config.options "
+    "dataplane.upstream egress_proxy tls.upstream_context tls.watched_files",
+    "config.yaml_tree": "config.findings",
+    "config.authz_file": "config.findings config.yaml_tree authz.attributes authz.static "
+    "authz.template",
     "config.settings": "access authn.identity_headers authz.attributes authz.static "
     "dataplane.limits dataplane.upstream kube.kubeconfig tls.contexts",
-    "config.complete": "config.* access authn.identity_headers authz.attributes authz.static "
-    "authz.paths authz.template dataplane.limits dataplane.upstream egress_proxy "
-    "kube.kubeconfig tls.contexts tls.names",
+    "config.complete": "config.* access authn.identity_headers authz.paths dataplane.limits "
+    "egress_proxy kube.kubeconfig",
     # floor 4
     "dataplane.limits": "",
     "dataplane.flow_control": "",
