@@ -1,7 +1,5 @@
 """`Attributes` → SubjectAccessReview → `Decision`."""
 
-from typing import assert_never
-
 from pyrbacproxy.authz.attributes import Attributes
 from pyrbacproxy.authz.authorizer import Decision, Judgement, Kind
 from pyrbacproxy.reviews import (
@@ -9,7 +7,6 @@ from pyrbacproxy.reviews import (
     ReviewFailed,
     SubjectAccessReview,
     SubjectAccessReviewAnswer,
-    TokenReviewAnswer,
 )
 
 _SOURCE = "review"
@@ -23,15 +20,11 @@ class SubjectAccessReviewAuthorizer:
     def authorize(self, attributes: Attributes) -> Reviewed[Judgement]:
         """What the review says (reference 3.6); an answer of another kind is a failure."""
         answer = yield SubjectAccessReview(attributes.user, attributes.action)
-        match answer:
-            case SubjectAccessReviewAnswer():
-                return _decided(answer)
-            case ReviewFailed():
-                return answer
-            case TokenReviewAnswer():
-                return ReviewFailed("an access review was answered by a TokenReview")
-            case _:
-                assert_never(answer)
+        if isinstance(answer, SubjectAccessReviewAnswer):
+            return _decided(answer)
+        if isinstance(answer, ReviewFailed):
+            return answer
+        return ReviewFailed("an access review was answered by a TokenReview")
 
 
 def _decided(answer: SubjectAccessReviewAnswer) -> Judgement:

@@ -1,0 +1,47 @@
+"""One action, one review; what its answers mean."""
+
+import pytest
+
+from pyrbacproxy.authz.attributes import Attributes
+from pyrbacproxy.authz.authorizer import Decision, Judgement, Kind
+from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.reviews import (
+    Answer,
+    NonResourceAttributes,
+    ReviewFailed,
+    SubjectAccessReview,
+    TokenReviewAnswer,
+)
+from pyrbacproxy.reviews import SubjectAccessReviewAnswer as Says
+from pyrbacproxy.user import UserInfo
+from tests.fakes import drive
+
+ALICE = UserInfo("alice", "1", ("dev",), (("scopes", ("read",)),))
+ACTION = NonResourceAttributes("get", "/metrics")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Says(allowed=True, reason="RBAC"), Decision(Kind.ALLOW, "RBAC", "review")),
+        (Says(allowed=True, evaluation_error="x"), Decision(Kind.ALLOW, "", "review")),
+        (Says(allowed=False, reason="no"), Decision(Kind.NO_OPINION, "no", "review")),
+        (
+            Says(allowed=False, evaluation_error="role gone"),
+            Decision(Kind.NO_OPINION, "role gone", "review"),
+        ),
+        (Says(allowed=False, denied=True), Decision(Kind.DENY, "", "review")),
+        (
+            Says(allowed=True, denied=True),
+            ReviewFailed("the access review both allows and denies"),
+        ),
+        (ReviewFailed("timeout"), ReviewFailed("timeout")),
+        (
+            TokenReviewAnswer(authenticated=True),
+            ReviewFailed("an access review was answered by a TokenReview"),
+        ),
+    ],
+)
+def test_answers(answer: Answer, expected: Judgement) -> None:
+    steps = SubjectAccessReviewAuthorizer().authorize(Attributes(ALICE, ACTION))
+    assert drive(steps, [answer]) == (expected, [SubjectAccessReview(ALICE, ACTION)])
