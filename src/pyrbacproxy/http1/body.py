@@ -75,10 +75,8 @@ class UntilCloseBody:
         return data[start:], len(data)
 
 
-def body_of(framing: Framing) -> Body | None:
-    """The reader for a body so framed; None if there is none."""
-    if not framing.has_body:
-        return None
+def body_of(framing: Framing) -> Body:
+    """The reader for a body so framed, where there is one."""
     if framing.kind is Kind.CHUNKED:
         return ChunkedBody()
     if framing.kind is Kind.LENGTH:

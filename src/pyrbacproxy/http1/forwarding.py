@@ -45,14 +45,15 @@ def request_headers(
     none when that is empty, for the upstream's own name then takes its place. `keeps_upgrade` puts
     the upgrade asked for back.
     """
-    dropped = _HOP_BY_HOP.union(headers.tokens(b"connection"), _REBUILT)
+    dropped = _dropped(headers)
     lines: list[tuple[bytes, bytes]] = []
     host = authority or headers.get(b"host")
     if host:
         lines.append((b"Host", host))
     for lowered, (name, value) in headers.lowered_items():
-        if lowered not in dropped and (value or lowered != b"user-agent"):
-            lines.append((canonical(name), value))
+        if lowered in dropped or lowered in _REBUILT or (lowered == b"user-agent" and not value):
+            continue
+        lines.append((canonical(name), value))
     if b"trailers" in headers.tokens(b"te"):
         lines.append((b"Te", b"trailers"))
     if keeps_upgrade:
@@ -64,7 +65,7 @@ def request_headers(
 
 def response_headers(headers: Headers, *, keeps_upgrade: bool = False) -> Headers:
     """A response's lines as the client gets them (reference 4.4); `keeps_upgrade` for a 101."""
-    kept = headers.without(_HOP_BY_HOP.union(headers.tokens(b"connection")))
+    kept = headers.without(_dropped(headers))
     return kept.with_added(*_upgrade_lines(headers)) if keeps_upgrade else kept
 
 
@@ -95,6 +96,12 @@ def upgrade_of(head: RequestHead) -> bytes | None:
 def canonical(name: bytes) -> bytes:
     """The name as Go spells it: `x-foo` is `X-Foo` (reference 4.1.11)."""
     return _known_canonical(name) if len(name) <= _LONGEST_KNOWN_NAME else _canonical(name)
+
+
+def _dropped(headers: Headers) -> frozenset[bytes]:
+    # Every Connection line counts (CVE-2021-33197); most messages have none.
+    options = headers.tokens(b"connection")
+    return _HOP_BY_HOP.union(options) if options else _HOP_BY_HOP
 
 
 def _canonical(name: bytes) -> bytes:

@@ -49,29 +49,24 @@ class Headers:
 
     def get(self, name: bytes) -> bytes | None:
         """The value of the first line of that name (lower case), or None."""
-        for lowered, (_, value) in zip(self._lowered, self.pairs, strict=True):
-            if lowered == name:
-                return value
-        return None
+        if name not in self._lowered:
+            return None
+        return self.pairs[self._lowered.index(name)][1]
 
     def get_all(self, name: bytes) -> list[bytes]:
         """The values of all lines of that name (lower case), in order."""
-        return [
-            value for low, (_, value) in zip(self._lowered, self.pairs, strict=True) if low == name
-        ]
+        if name not in self._lowered:
+            return []
+        return [value for lowered, (_, value) in self.lowered_items() if lowered == name]
 
     def tokens(self, name: bytes) -> list[bytes]:
         """All comma-separated members of all its lines, trimmed and lower-cased, no empty ones."""
-        if name not in self._lowered:
-            return []
         members = b",".join(self.get_all(name)).split(b",")
         return [token for member in members if (token := member.strip(b" \t").lower())]
 
     def without(self, names: Container[bytes]) -> "Headers":
         """A copy without the lines whose lower-case name is in `names`."""
-        kept = [
-            pair for low, pair in zip(self._lowered, self.pairs, strict=True) if low not in names
-        ]
+        kept = [pair for lowered, pair in self.lowered_items() if lowered not in names]
         return self if len(kept) == len(self.pairs) else Headers(kept)
 
     def with_added(self, *pairs: tuple[bytes, bytes]) -> "Headers":

@@ -184,9 +184,8 @@ class RequestParser:
                 position = self._take_head(data, position, events)
 
     def _take_head(self, data: bytes, start: int, events: list[RequestEvent]) -> int:
-        if not self._has_skipped_blank:
-            # RFC 9112 §2.2: an empty line before a request line is an old client's and means
-            # nothing.
+        if data[start] in b"\r\n" and not self._has_skipped_blank:
+            # RFC 9112 §2.2: an empty line before a request line is an old client's, of no meaning.
             after = _after_blank(self._partial, data, start)
             if after > start:
                 self._has_skipped_blank = True
@@ -205,8 +204,9 @@ class RequestParser:
         self._count += 1
         self._has_skipped_blank = False
         self._may_switch = received.may_switch
-        self._body = body_of(received.framing)
-        if self._body is None:
+        if received.framing.has_body:
+            self._body = body_of(received.framing)
+        else:
             self._end(events)
 
     def _end(self, events: list[RequestEvent]) -> None:
@@ -301,8 +301,9 @@ class ResponseParser:
             received = ResponseReceived(head, framing, raw)
             self._remember(received)
         events.append(received)
-        self._body = body_of(received.framing)
-        if self._body is None:
+        if received.framing.has_body:
+            self._body = body_of(received.framing)
+        else:
             self._end(events)
 
     def _remember(self, received: ResponseReceived) -> None:
@@ -323,27 +324,24 @@ def _take_head(partial: bytearray, data: bytes, start: int, limit: int) -> tuple
     if not partial:
         end = data.find(_HEAD_END, start)
         if end >= 0:
-            return _within(data[start : end + 4], limit), end + 4
+            if end + 4 - start > limit:
+                raise _too_large()
+            # The slice over the whole of a bytes object is that object: no copy.
+            return data[start : end + 4], end + 4
     begun = len(partial)
     partial += data[start:] if start else data
     end = partial.find(_HEAD_END, max(0, begun - 3))
+    if end + 4 > limit or (end < 0 and len(partial) >= limit):
+        raise _too_large()
     if end >= 0:
         raw = bytes(partial[: end + 4])
         partial.clear()
-        return _within(raw, limit), start + end + 4 - begun
-    if len(partial) >= limit:
-        raise _too_large()
+        return raw, start + end + 4 - begun
     # The blank line will never come if lines end in bare line feeds (decisions D31): tell at once,
     # not by a timeout.
     if partial.count(b"\n", begun) != partial.count(b"\r\n", max(0, begun - 1)):
         raise RemoteProtocolError("a line ends without carriage return")
     return None, len(data)
-
-
-def _within(raw: bytes, limit: int) -> bytes:
-    if len(raw) > limit:
-        raise _too_large()
-    return raw
 
 
 def _too_large() -> RemoteProtocolError:
@@ -375,7 +373,7 @@ def _request(raw: bytes) -> RequestReceived:
     line = _REQUEST_LINE.match(raw)
     if line is None or line[1] not in METHODS:
         raise _bad_request_line(raw)
-    if raw.count(b"\r\n") > _MOST_HEADER_LINES + 2:
+    if raw.count(b"\n") > _MOST_HEADER_LINES + 2:
         raise RemoteProtocolError("too many header lines", status=431)
     method, raw_target, minor = line.groups()
     head = RequestHead(method, raw_target, llhttp.request_lines(raw), int(minor))
@@ -397,7 +395,9 @@ def _bad_request_line(raw: bytes) -> RemoteProtocolError:
 
 
 def _check_expectation(headers: Headers) -> None:
-    if any(token != b"100-continue" for token in headers.tokens(b"expect")):
+    if b"expect" in headers and any(
+        token != b"100-continue" for token in headers.tokens(b"expect")
+    ):
         raise RemoteProtocolError("an unknown expectation", status=417)
 
 

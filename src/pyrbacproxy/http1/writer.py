@@ -60,7 +60,7 @@ def whole(response: Response, *, date: bytes, is_head: bool, close: bool, minor:
 
 
 def _head(start_line: bytes, lines: Headers | list[tuple[bytes, bytes]]) -> bytes:
-    written = b"\r\n".join([start_line, *[b"%b: %b" % line for line in lines], b"", b""])
+    written = b"\r\n".join([start_line, *map(b": ".join, lines), b"", b""])
     # Counting the line ends over the whole is several times cheaper than looking into each value.
     expected = len(lines) + 2
     if written.count(b"\n") != expected or written.count(b"\r") != expected or b"\0" in written:
