@@ -148,6 +148,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9537, help="0 takes a free one")
     parser.add_argument("--size", type=int, help="size of the body in bytes, before gzip")
     options = parser.parse_args()
+    if options.size is not None and options.size < 0:
+        parser.error("--size: a size can't be negative")
     uvloop.run(serve(options.port, options.size))
 
 
