@@ -18,58 +18,78 @@ PREFIX = "pyrbacproxy."
 
 # module → every module of ours that it may import; a star stands for a whole package.
 ALLOWED: dict[str, str] = {
-    # floor 7 and 6: those who know the others
+    # floors 7 and 6: those who know the others
     "__main__": "cli",
     "cli": "app commands.* config.* observe.logs",
-    "app": "access admin.* authn.* authz.* config.settings dataplane.* handler http1.* kube.* "
-    "observe.* peer record reviews tls.* user egress_proxy",
+    "app": "access admin.* authn.* authz.* config.settings dataplane.* egress_proxy handler "
+    "http1.* kube.* observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
     # floor 5
-    "access": "handler record reviews user authn.authenticator authn.identity_headers "
-    "authz.attributes authz.authorizer authz.paths http1.forwarding http1.head http1.response "
-    "http1.target",
     "config.values": "",
     "config.version": "config.values",
     "config.flag": "config.values",
     "config.flag_table": "config.flag",
-    "config.options": "config.values config.flag config.flag_table",
-    "config.flag_text": "config.values config.flag config.flag_table config.options",
+    "config.options": "config.flag config.flag_table config.values",
+    "config.flag_text": "config.flag config.flag_table config.options config.values",
     "config.findings": "",
-    "config.later": "config.values config.findings config.flag config.flag_table config.options",
-    "config.address": "config.values config.settings",
+    "config.later": "config.findings config.flag config.flag_table config.options config.values",
+    "config.address": "config.settings config.values",
     "config.listening": "config.address config.findings config.options config.settings "
     "tls.contexts tls.names",
     "config.upstream_url": "config.values dataplane.upstream",
-    "config.forwarding": "config.upstream_url config.values config.findings config.options "
+    "config.forwarding": "config.findings config.options config.upstream_url config.values "
     "dataplane.upstream egress_proxy tls.upstream_context tls.watched_files",
     "config.yaml_tree": "config.findings",
-    "config.authz_file": "config.findings config.yaml_tree authz.attributes authz.static "
-    "authz.template",
+    "config.authz_file": "authz.attributes authz.static authz.template config.findings "
+    "config.yaml_tree",
     "config.settings": "access authn.identity_headers authz.attributes authz.static "
     "dataplane.limits dataplane.upstream kube.kubeconfig tls.contexts",
-    "config.complete": "config.* access authn.identity_headers authz.paths dataplane.limits "
+    "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
     "egress_proxy kube.kubeconfig",
+    "access": "authn.authenticator authn.identity_headers authz.attributes authz.authorizer "
+    "authz.paths handler http1.forwarding http1.head http1.response http1.target record "
+    "refusals reviews user",
+    "refusals": "authn.authenticator authz.attributes authz.authorizer handler http1.response "
+    "record reviews",
     # floor 4
     "dataplane.limits": "",
     "dataplane.flow_control": "",
     "dataplane.pool": "",
-    "dataplane.exchange": "handler http1.* record dataplane.flow_control",
-    "dataplane.upstream": "egress_proxy http1.head http1.parser http1.errors dataplane.exchange "
-    "dataplane.limits dataplane.pool",
-    "dataplane.secure_transport": "tls.engine dataplane.limits",
-    "dataplane.downstream": "handler peer record http1.errors http1.head http1.parser "
-    "http1.response http1.target tls.client_chain dataplane.exchange dataplane.flow_control "
-    "dataplane.limits",
+    "dataplane.exchange": "dataplane.flow_control dataplane.heads dataplane.request_side "
+    "dataplane.response_side dataplane.services dataplane.sinks handler http1.* record",
+    "dataplane.upstream": "dataplane.deadline dataplane.dial dataplane.exchange "
+    "dataplane.heads dataplane.limits dataplane.pool dataplane.sinks egress_proxy http1.errors "
+    "http1.framing http1.head http1.parser",
+    "dataplane.secure_transport": "dataplane.deadline dataplane.limits tls.engine",
+    "dataplane.downstream": "dataplane.deadline dataplane.exchange dataplane.flow_control "
+    "dataplane.half_closed dataplane.limits dataplane.services dataplane.sinks handler "
+    "http1.errors http1.framing http1.head http1.parser http1.response http1.target "
+    "http1.writer peer record reviews tls.client_chain",
     "dataplane.listener": "dataplane.downstream dataplane.limits",
-    "admin.pages": "handler record reviews http1.head http1.response authn.authenticator "
-    "authz.attributes authz.authorizer user",
+    "dataplane.deadline": "",
+    "dataplane.dial": "dataplane.limits egress_proxy",
+    "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_side "
+    "dataplane.sinks",
+    "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
+    "dataplane.request_side": "dataplane.flow_control dataplane.heads dataplane.services "
+    "dataplane.sinks http1.framing http1.head http1.writer record",
+    "dataplane.response_side": "dataplane.heads dataplane.services dataplane.sinks "
+    "http1.forwarding http1.head http1.parser http1.response http1.writer record",
+    "dataplane.services": "dataplane.heads dataplane.limits dataplane.sinks handler http1.head "
+    "record",
+    "dataplane.sinks": "dataplane.flow_control http1.head http1.parser",
+    "admin.pages": "admin.access authn.authenticator authz.attributes authz.authorizer handler "
+    "http1.head http1.response record refusals reviews user",
+    "admin.access": "admin.attributes authn.authenticator authz.authorizer handler record "
+    "refusals reviews",
+    "admin.attributes": "authz.attributes http1.head http1.target reviews user",
     "authn.authenticator": "handler http1.head reviews user",
-    "authn.client_certificate": "handler peer reviews user authn.authenticator",
-    "authn.bearer_token": "handler reviews user http1.head authn.authenticator",
-    "authn.identity_headers": "http1.head user",
+    "authn.client_certificate": "authn.authenticator handler peer reviews user",
+    "authn.bearer_token": "authn.authenticator handler http1.head reviews user",
+    "authn.identity_headers": "http1.forwarding http1.head user",
     # floor 3
     "handler": "http1.head http1.response http1.target peer record reviews user",
-    "authz.attributes": "http1.head http1.target authz.template reviews user",
+    "authz.attributes": "authz.template http1.head http1.target reviews user",
     "authz.authorizer": "authz.attributes reviews",
     "authz.static": "authz.attributes authz.authorizer reviews",
     "authz.subject_access_review": "authz.attributes authz.authorizer reviews",
@@ -87,32 +107,36 @@ ALLOWED: dict[str, str] = {
     "kube.turns": "kube.fair_bucket",
     "kube.link": "egress_proxy kube.attempt kube.kubeconfig kube.review_codec kube.tls_context "
     "reviews",
-    "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link kube.review_codec "
-    "kube.turns reviews",
+    "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
+    "kube.review_codec kube.turns reviews",
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
     # floors 2 and 1
     "tls.names": "",
-    "tls.contexts": "tls.names",
+    "tls.contexts": "tls.client_chain tls.names tls.pem tls.watched_files",
     "tls.engine": "",
-    "tls.client_chain": "peer",
-    "tls.reloader": "tls.contexts",
-    "tls.upstream_context": "",
-    "observe.metrics": "record",
-    "observe.access_log": "record",
+    "tls.client_chain": "peer tls.pem",
+    "tls.reloader": "tls.client_chain tls.contexts tls.watched_files",
+    "tls.upstream_context": "tls.contexts tls.pem tls.watched_files",
+    "tls.pem": "",
+    "tls.watched_files": "",
     "observe.logs": "",
     "reviews": "user",
-    "user": "",
-    "peer": "",
-    "record": "",
-    "egress_proxy": "",
     "http1.errors": "",
     "http1.head": "http1.errors",
-    "http1.target": "http1.errors",
-    "http1.framing": "http1.head http1.errors",
-    "http1.parser": "http1.head http1.target http1.framing http1.errors",
-    "http1.writer": "http1.head http1.framing http1.response http1.errors",
+    "http1.target": "http1.errors http1.head",
+    "http1.framing": "http1.errors http1.head",
+    "http1.parser": "http1.body http1.errors http1.forwarding http1.framing http1.head "
+    "http1.llhttp http1.target",
+    "http1.writer": "http1.errors http1.framing http1.head http1.response",
     "http1.forwarding": "http1.head",
     "http1.response": "http1.head",
+    "http1.body": "http1.errors http1.framing http1.head http1.llhttp",
+    "http1.llhttp": "http1.errors http1.head",
+    "record": "",
+    "peer": "",
+    "user": "",
+    "egress_proxy": "",
+    # the demo stands apart
     "demo.pki": "",
     "demo.label_selector": "",
     "demo.rbac": "demo.label_selector reviews user",
@@ -127,10 +151,11 @@ ALLOWED: dict[str, str] = {
 
 # Pure modules take values and return values; a package's name stands for all its modules.
 PURE = (
-    "user peer record reviews handler access egress_proxy http1.* authn.* authz.* admin.* "
-    "kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "tls.names tls.engine tls.client_chain dataplane.limits "
-    "dataplane.flow_control dataplane.pool dataplane.exchange observe.metrics observe.access_log "
+    "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
+    "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
+    "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
+    "dataplane.pool dataplane.exchange dataplane.half_closed dataplane.heads "
+    "dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )
 
