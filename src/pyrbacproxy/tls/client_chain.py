@@ -56,7 +56,7 @@ class _Anchor:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """`since` and `until` bound, exclusively, the time in which nothing about it can change."""
+    """It holds between `since` and `until`, not at them: there a validity begins or ends."""
 
     certificate: ClientCertificate | None
     refusal: str
@@ -145,7 +145,7 @@ def _judge(pool: ClientCaPool, chain: tuple[bytes, ...], now: float) -> _Verdict
         return _Verdict(None, refusal, -math.inf, math.inf)
     boundaries = pool.boundaries + _boundaries(links)
     since = max((instant for instant in boundaries if instant <= now), default=-math.inf)
-    until = min((instant for instant in boundaries if instant > now), default=math.inf)
+    until = min((instant for instant in boundaries if instant >= now), default=math.inf)
     if isinstance(outcome, ClientCertificate):
         return _Verdict(outcome, "", since, until)
     serial = links[0].certificate.serial_number

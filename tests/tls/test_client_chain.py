@@ -1,0 +1,356 @@
+from collections.abc import Callable
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from pyrbacproxy.peer import ClientCertificate, Peer
+from pyrbacproxy.tls.client_chain import ClientCaPool, ClientChains
+from tests.tls import old_certificates as old
+from tests.tls.parties import ANY, CLIENT, NOON, SERVER, Issued, authority, issue, rsa_key
+
+NOW = NOON.timestamp()
+HOUR = 3600
+CA = authority("CN=ca")
+OTHER_CA = authority("CN=other-ca")
+NAMESAKE_CA = authority("CN=ca")
+BETWEEN = authority("CN=between", issuer=CA)
+DEEP = authority("CN=deep", issuer=BETWEEN)
+EXPIRED = authority("CN=expired", issuer=CA, hours=(-3, -2))
+ALICE = issue("O=dev", "CN=alice", issuer=CA, purposes=CLIENT)
+UNKNOWN_EXTENSION = x509.UnrecognizedExtension(
+    x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00"
+)
+ONLY_EXAMPLE_ORG = x509.NameConstraints([x509.DNSName("example.org")], None)
+NO_SIGNING = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
+def pool(*anchors: Issued) -> ClientCaPool:
+    return ClientCaPool.from_pem(b"".join(anchor.pem for anchor in anchors))
+
+
+def judge(anchors: tuple[Issued, ...], *presented: Issued, now: float = NOW) -> Peer:
+    chain = tuple(link.der for link in presented)
+    return ClientChains(pool(*anchors)).judge("192.0.2.1", chain, now)
+
+
+def under(issuer: Issued) -> Issued:
+    return issue("CN=alice", issuer=issuer, purposes=CLIENT)
+
+
+def between(**kind: object) -> tuple[Issued, Issued]:
+    """A leaf under an intermediate of a certain kind, and that intermediate."""
+    link = issue("CN=special", issuer=CA, **kind)  # type: ignore[arg-type] # the cases name them
+    return under(link), link
+
+
+def der(pem: bytes) -> bytes:
+    return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
+def test_a_certificate_makes_name_groups_validity_and_fingerprint() -> None:
+    assert judge((CA,), ALICE) == Peer(
+        address="192.0.2.1",
+        certificate=ClientCertificate(
+            common_name="alice",
+            organizations=("dev",),
+            not_before=NOW - HOUR,
+            not_after=NOW + HOUR,
+            fingerprint=ALICE.certificate.fingerprint(SHA256()).hex(),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "groups"),
+    [
+        pytest.param(
+            ("O=first", "O=second", "CN=alice", "O=third, with comma"),
+            "alice",
+            ("first", "second", "third, with comma"),
+            id="every organization in order",
+        ),
+        pytest.param(("CN=first", "O=dev", "CN=last"), "last", ("dev",), id="the last name"),
+        pytest.param(("O=dev",), "", ("dev",), id="no name"),
+        pytest.param(("CN=zoë", "O=café"), "zoë", ("café",), id="UTF-8"),
+        pytest.param(
+            ("CN=system:serviceaccount:openshift-monitoring:prometheus-k8s",),
+            "system:serviceaccount:openshift-monitoring:prometheus-k8s",
+            (),
+            id="no group",
+        ),
+    ],
+)
+def test_the_subject_is_read_as_kubernetes_does(
+    subject: tuple[str, ...], name: str, groups: tuple[str, ...]
+) -> None:
+    certificate = judge((CA,), issue(*subject, issuer=CA)).certificate
+    assert certificate is not None
+    assert (certificate.common_name, certificate.organizations) == (name, groups)
+
+
+@pytest.mark.parametrize(
+    ("anchors", "presented"),
+    [
+        pytest.param((CA,), (issue("CN=a", issuer=CA),), id="no purpose"),
+        pytest.param((CA,), (issue("CN=a", issuer=CA, purposes=ANY),), id="any purpose"),
+        pytest.param((CA,), (issue("CN=a", issuer=CA, purposes=SERVER + CLIENT),), id="both"),
+        pytest.param((CA,), (issue("CN=a", issuer=CA, key=rsa_key()),), id="RSA"),
+        pytest.param(
+            (CA,),
+            (issue("CN=a", issuer=CA, key=ed25519.Ed25519PrivateKey.generate()),),
+            id="Ed25519",
+        ),
+        pytest.param(
+            (CA,),
+            (issue("CN=a", issuer=CA, key=ec.generate_private_key(ec.SECP521R1())),),
+            id="P-521",
+        ),
+        pytest.param((CA,), (under(BETWEEN), BETWEEN), id="sent intermediate"),
+        pytest.param((CA,), (under(DEEP), DEEP, BETWEEN), id="two"),
+        pytest.param((CA,), (under(DEEP), BETWEEN, DEEP), id="in any order"),
+        pytest.param((CA,), (under(DEEP), OTHER_CA, BETWEEN, CA, DEEP), id="among others"),
+        pytest.param((CA,), between(is_authority=True, purposes=CLIENT), id="nested purpose"),
+        pytest.param((BETWEEN,), (under(BETWEEN),), id="an anchor need not be self-signed"),
+        pytest.param((CA, BETWEEN), (under(BETWEEN),), id="an intermediate in the file"),
+        pytest.param((CA, OTHER_CA), (under(OTHER_CA),), id="any of the anchors"),
+        pytest.param((NAMESAKE_CA, CA), (under(CA),), id="of two namesakes the right one"),
+        pytest.param((CA, NAMESAKE_CA), (under(NAMESAKE_CA),), id="in either order"),
+        pytest.param((ALICE,), (ALICE,), id="the certificate itself is in the file"),
+    ],
+)
+def test_a_chain_is_found(anchors: tuple[Issued, ...], presented: tuple[Issued, ...]) -> None:
+    peer = judge(anchors, *presented)
+    assert peer.refusal == ""
+    assert peer.certificate is not None
+
+
+@pytest.mark.parametrize(
+    ("presented", "reason"),
+    [
+        pytest.param((under(OTHER_CA),), "unknown authority", id="other authority"),
+        pytest.param((under(NAMESAKE_CA),), "signature", id="only the issuer's name is right"),
+        pytest.param((issue("CN=alice"),), "unknown authority", id="self-signed"),
+        pytest.param((under(BETWEEN),), "unknown authority", id="intermediate not sent"),
+        pytest.param((issue("CN=a", issuer=CA, hours=(-3, -2)),), "expired", id="expired"),
+        pytest.param((issue("CN=a", issuer=CA, hours=(2, 3)),), "not yet valid", id="future"),
+        pytest.param((under(EXPIRED), EXPIRED), "unknown authority", id="expired intermediate"),
+        pytest.param((issue("CN=a", issuer=CA, purposes=SERVER),), "not meant", id="for servers"),
+        pytest.param(
+            between(is_authority=True, purposes=SERVER),
+            "unknown authority",
+            id="intermediate for servers",
+        ),
+        pytest.param(
+            (issue("CN=a", issuer=CA, extensions=((UNKNOWN_EXTENSION, True),)),),
+            "critical extension",
+            id="unknown critical extension",
+        ),
+        pytest.param(
+            between(is_authority=True, extensions=((UNKNOWN_EXTENSION, True),)),
+            "critical extension",
+            id="unknown critical extension above",
+        ),
+        pytest.param((under(ALICE), ALICE), "unknown authority", id="a leaf cannot issue"),
+        pytest.param(between(is_authority=False), "unknown authority", id="nor who says so"),
+        pytest.param(
+            between(is_authority=True, extensions=((NO_SIGNING, True),)),
+            "invalid CA",
+            id="nor without that key usage",
+        ),
+        pytest.param(
+            (
+                under(
+                    below := authority(
+                        "CN=below",
+                        issuer=(
+                            short := issue("CN=short", issuer=CA, is_authority=True, path_length=0)
+                        ),
+                    )
+                ),
+                below,
+                short,
+            ),
+            "path length",
+            id="too deep",
+        ),
+        pytest.param(
+            (
+                issue(
+                    "CN=a",
+                    issuer=(
+                        narrow := issue(
+                            "CN=narrow",
+                            issuer=CA,
+                            is_authority=True,
+                            extensions=((ONLY_EXAMPLE_ORG, True),),
+                        )
+                    ),
+                    extensions=((x509.SubjectAlternativeName([x509.DNSName("evil.test")]), False),),
+                ),
+                narrow,
+            ),
+            "subtree",
+            id="outside the name constraints",
+        ),
+        pytest.param(
+            (issue("CN=a", issuer=CA, key=dsa.generate_private_key(2048)),),
+            "neither RSA",
+            id="DSA key",
+        ),
+        pytest.param((ALICE, *[CA] * 16), "too many", id="too many certificates"),
+    ],
+)
+def test_a_chain_is_refused(presented: tuple[Issued, ...], reason: str) -> None:
+    peer = judge((CA,), *presented)
+    assert peer.certificate is None
+    assert reason in peer.refusal
+
+
+@pytest.mark.parametrize(
+    ("anchor", "leaf", "reason"),
+    [
+        pytest.param(old.OLD_CA, old.SIGNED_WITH_SHA1, "signed with sha1", id="SHA-1"),
+        pytest.param(old.OLD_CA, old.SMALL_KEY, "RSA key of 768 bits", id="small key"),
+        pytest.param(old.VERSION_1_CA, old.UNDER_VERSION_1, "", id="anchor of version 1"),
+        pytest.param(old.OLD_CA, old.UNDER_VERSION_1, "unknown authority", id="another anchor"),
+    ],
+)
+def test_old_certificates(anchor: bytes, leaf: bytes, reason: str) -> None:
+    peer = ClientChains(ClientCaPool.from_pem(anchor)).judge("192.0.2.1", (der(leaf),), NOW)
+    assert reason in peer.refusal
+    assert (peer.certificate is None) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    "chain", [(b"",), (b"garbage",), (ALICE.der, b"garbage"), (ALICE.der[:-1],)]
+)
+def test_what_cannot_be_read_is_refused(chain: tuple[bytes, ...]) -> None:
+    peer = ClientChains(pool(CA)).judge("192.0.2.1", chain, NOW)
+    assert peer.certificate is None
+    assert "cannot be read" in peer.refusal
+
+
+def test_validity_is_the_whole_chains() -> None:
+    early = authority("CN=early", issuer=CA, hours=(-9, 1))
+    late = authority("CN=late", issuer=early, hours=(-1, 9))
+    leaf = issue("CN=a", issuer=late, hours=(-5, 5))
+    certificate = judge((CA,), leaf, late, early).certificate
+    assert certificate is not None
+    assert certificate.not_before == NOW - HOUR
+    assert certificate.not_after == NOW + HOUR
+
+
+def test_time_bites_on_what_is_remembered() -> None:
+    chains = ClientChains(pool(CA))
+    leaf = issue("CN=a", issuer=CA, hours=(-1, 1))
+
+    def is_trusted(now: float) -> bool:
+        return chains.judge("192.0.2.1", (leaf.der,), now).certificate is not None
+
+    start, end = NOW - HOUR, NOW + HOUR
+    times = [start - 1, start, NOW, end, end + 1, NOW, start - 1]
+    assert [is_trusted(now) for now in times] == [False, True, True, True, False, True, False]
+
+
+def test_an_expired_anchor_vouches_no_more() -> None:
+    assert judge((EXPIRED,), under(EXPIRED)).certificate is None
+    # A renewed one with the same name and key does.
+    renewed = issue("CN=expired", issuer=CA, key=EXPIRED.key, is_authority=True)
+    assert judge((EXPIRED, renewed), under(EXPIRED)).certificate is not None
+
+
+def test_without_a_pool_nobody_is_trusted_or_refused() -> None:
+    assert ClientChains().judge("192.0.2.1", (ALICE.der,), NOW) == Peer("192.0.2.1")
+
+
+def test_without_a_certificate_there_is_nothing_to_refuse() -> None:
+    assert judge((CA,)) == Peer("192.0.2.1")
+
+
+def test_a_pool_is_replaced_whole() -> None:
+    chains = ClientChains(pool(CA))
+    before = chains.generation
+    assert chains.judge("192.0.2.1", (ALICE.der,), NOW).certificate
+    chains.replace_pool(pool(OTHER_CA))
+    assert chains.generation != before
+    assert chains.judge("192.0.2.1", (ALICE.der,), NOW).refusal
+    chains.replace_pool(pool(CA))
+    assert chains.judge("192.0.2.1", (ALICE.der,), NOW).certificate
+
+
+def test_a_verdict_is_remembered_for_every_address() -> None:
+    chains = ClientChains(pool(CA))
+    first = chains.judge("192.0.2.1", (ALICE.der,), NOW)
+    second = chains.judge("192.0.2.2", (ALICE.der,), NOW + 1)
+    assert second.address == "192.0.2.2"
+    assert second.certificate is first.certificate
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        pytest.param(lambda: issue("CN=a", issuer=CA, key=ALICE.key), 256, id="trusted"),
+        pytest.param(lambda: issue("CN=a", key=ALICE.key), 64, id="refused"),
+    ],
+)
+def test_memory_is_bounded(make: Callable[[], Issued], limit: int) -> None:
+    chains = ClientChains(pool(CA))
+    for _ in range(limit + 10):
+        chains.judge("192.0.2.1", (make().der,), NOW)
+    assert len(chains._trusted) + len(chains._refused) == limit
+
+
+def test_strangers_push_out_no_trusted_verdict() -> None:
+    chains = ClientChains(pool(CA))
+    first = chains.judge("192.0.2.1", (ALICE.der,), NOW)
+    for number in range(100):
+        chains.judge("192.0.2.9", (b"garbage %d" % number,), NOW)
+    assert chains.judge("192.0.2.1", (ALICE.der,), NOW).certificate is first.certificate
+
+
+def test_a_huge_chain_is_judged_but_not_remembered() -> None:
+    padding = x509.UnrecognizedExtension(
+        x509.ObjectIdentifier("1.3.6.1.4.1.99999.2"), b"x" * 20_000
+    )
+    leaf = issue("CN=a", issuer=CA, extensions=((padding, False),))
+    chains = ClientChains(pool(CA))
+    first = chains.judge("192.0.2.1", (leaf.der,), NOW)
+    assert first.certificate is not None
+    assert chains.judge("192.0.2.1", (leaf.der,), NOW).certificate is not first.certificate
+
+
+def test_other_blocks_and_certificates_with_headers_are_skipped() -> None:
+    with_header = OTHER_CA.pem.replace(b"TE-----\n", b"TE-----\nKey: value\n\n", 1)
+    text = b"# comment\n" + with_header + CA.key_pem() + CA.pem
+    assert len(ClientCaPool.from_pem(text).anchors) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"", "holds no certificate"),
+        (b"half written\n", "holds no certificate"),
+        (CA.key_pem(), "holds no certificate"),
+        (CA.pem[:-20], "holds no certificate"),
+        (
+            CA.pem + b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n",
+            "bad certificate",
+        ),
+    ],
+)
+def test_a_bad_pool_is_an_error(text: bytes, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        ClientCaPool.from_pem(text)

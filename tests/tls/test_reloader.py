@@ -1,0 +1,156 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+from OpenSSL import SSL
+
+from pyrbacproxy.tls.client_chain import ClientCaPool
+from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.engine import ServerEngine
+from pyrbacproxy.tls.reloader import TlsReloader
+from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles
+from tests.tls.parties import Client, Issued, authority, issue
+
+ONE = issue("CN=one")
+TWO = issue("CN=two")
+CA = authority("CN=ca")
+CA_TWO = authority("CN=ca-two")
+
+
+class Listener:
+    """What is in use; an event tells when that changes."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self.contexts: list[SSL.Context] = []
+        self.pools: list[ClientCaPool] = []
+        self.changed = asyncio.Event()
+        self.reloader = TlsReloader(settings, self.on_context, self.on_pool)
+
+    def on_context(self, context: SSL.Context) -> None:
+        self.contexts.append(context)
+        self.changed.set()
+
+    def on_pool(self, pool: ClientCaPool) -> None:
+        self.pools.append(pool)
+        self.changed.set()
+
+    def served(self) -> Issued:
+        client = Client()
+        client.handshake(ServerEngine(self.contexts[-1]))
+        certificate = client.connection.get_peer_certificate()
+        assert certificate is not None
+        leaf = certificate.to_cryptography()
+        return next(issued for issued in (ONE, TWO) if issued.certificate == leaf)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> TlsSettings:
+    (tmp_path / "tls.crt").write_bytes(ONE.pem)
+    (tmp_path / "tls.key").write_bytes(ONE.key_pem())
+    (tmp_path / "ca.crt").write_bytes(CA.pem)
+    return TlsSettings(
+        certificate_file=str(tmp_path / "tls.crt"),
+        key_file=str(tmp_path / "tls.key"),
+        client_ca_file=str(tmp_path / "ca.crt"),
+        reload_seconds=0.01,
+    )
+
+
+@pytest.fixture
+def listener(settings: TlsSettings) -> Listener:
+    made = Listener(settings)
+    made.reloader.load()
+    return made
+
+
+def test_everything_is_loaded_for_the_start(listener: Listener) -> None:
+    assert listener.served() is ONE
+    assert [len(pool.anchors) for pool in listener.pools] == [1]
+
+
+@pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
+def test_a_missing_file_ends_the_start(settings: TlsSettings, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).unlink()
+    with pytest.raises(TlsFileError, match=name):
+        Listener(settings).reloader.load()
+
+
+# FR26: certificate first, key much later, rubbish in between.
+def test_a_pair_in_two_steps_is_served_once_it_is_whole(listener: Listener, tmp_path: Path) -> None:
+    for content in (TWO.pem, TWO.pem[:100], b"", TWO.pem):
+        (tmp_path / "tls.crt").write_bytes(content)
+        for _ in range(3):
+            listener.reloader.check()
+        assert listener.served() is ONE
+    assert len(listener.contexts) == 1
+    (tmp_path / "tls.key").write_bytes(TWO.key_pem())
+    listener.reloader.check()
+    assert listener.served() is TWO
+
+
+def test_a_connection_keeps_its_context(listener: Listener, tmp_path: Path) -> None:
+    engine, client = ServerEngine(listener.contexts[-1]), Client()
+    client.handshake(engine)
+    (tmp_path / "tls.crt").write_bytes(TWO.pem)
+    (tmp_path / "tls.key").write_bytes(TWO.key_pem())
+    listener.reloader.check()
+    assert len(listener.contexts) == 2
+    assert engine.receive(client.say(b"still here")) == b"still here"
+
+
+def test_a_pool_is_replaced_and_a_bad_one_is_not_used(listener: Listener, tmp_path: Path) -> None:
+    for content in (b"", b"half written\n", ONE.key_pem()):
+        (tmp_path / "ca.crt").write_bytes(content)
+        listener.reloader.check()
+    assert len(listener.pools) == 1
+    (tmp_path / "ca.crt").write_bytes(CA_TWO.pem)
+    listener.reloader.check()
+    assert [pool.anchors[0].link.certificate for pool in listener.pools] == [
+        CA.certificate,
+        CA_TWO.certificate,
+    ]
+    assert len(listener.contexts) == 1
+
+
+def test_one_file_may_hold_both(tmp_path: Path) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(ONE.key_pem() + ONE.pem)
+    listener = Listener(TlsSettings(certificate_file=str(both), key_file=str(both)))
+    listener.reloader.load()
+    both.write_bytes(TWO.pem + TWO.key_pem())
+    listener.reloader.check()
+    assert listener.served() is TWO
+    assert listener.pools == []
+
+
+def test_without_files_there_is_nothing_to_do() -> None:
+    listener = Listener(TlsSettings())
+    listener.reloader.load()
+    listener.reloader.check()
+    assert listener.contexts == []
+    assert listener.pools == []
+
+
+def test_others_are_checked_too(tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(b"1")
+    seen: list[tuple[bytes, ...]] = []
+    listener = Listener(TlsSettings())
+    other = WatchedFiles("other", (str(path),), seen.append)
+    reloader = TlsReloader(TlsSettings(), listener.on_context, listener.on_pool, [other])
+    reloader.load()
+    path.write_bytes(b"2")
+    reloader.check()
+    assert seen == [(b"1",), (b"2",)]
+
+
+async def test_it_runs_until_cancelled(listener: Listener, tmp_path: Path) -> None:
+    running = asyncio.create_task(listener.reloader.run())
+    for ca in (CA_TWO, CA):
+        listener.changed.clear()
+        (tmp_path / "ca.crt").write_bytes(ca.pem)
+        await asyncio.wait_for(listener.changed.wait(), 10)
+        assert listener.pools[-1].anchors[0].link.certificate == ca.certificate
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

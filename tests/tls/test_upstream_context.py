@@ -1,0 +1,135 @@
+import contextlib
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from pyrbacproxy.tls.contexts import TlsSettings, server_context
+from pyrbacproxy.tls.engine import ServerEngine, TlsError
+from pyrbacproxy.tls.upstream_context import UpstreamContext, upstream_context
+from pyrbacproxy.tls.watched_files import TlsFileError
+from tests.tls.parties import CLIENT, Issued, authority, issue
+
+# The stdlib reads the real clock: these are valid for years around it.
+YEARS = (-100_000, 100_000)
+ROOT = authority("CN=root", hours=YEARS)
+CA = authority("CN=upstream-ca", issuer=ROOT, hours=YEARS)
+OTHER_CA = authority("CN=other-ca", hours=YEARS)
+PROXY = issue("CN=proxy", issuer=CA, purposes=CLIENT, hours=YEARS)
+
+
+def upstream(issuer: Issued, name: str) -> ServerEngine:
+    names = x509.SubjectAlternativeName([x509.DNSName(name)])
+    server = issue("CN=localhost", issuer=issuer, hours=YEARS, extensions=((names, False),))
+    return ServerEngine(server_context(server.pair, TlsSettings()))
+
+
+def handshake(context: ssl.SSLContext, engine: ServerEngine) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    while not engine.is_ready:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        engine.receive(outgoing.read())
+        incoming.write(engine.outgoing())
+
+
+def files(folder: Path, **content: bytes) -> tuple[str, str, str]:
+    """The paths of ca, certificate and key, "" for what is not given."""
+    for name, text in content.items():
+        (folder / name).write_bytes(text)
+    return tuple(  # type: ignore[return-value] # three of them
+        str(folder / name) if name in content else "" for name in ("ca", "certificate", "key")
+    )
+
+
+def test_the_upstream_is_known_by_its_authority(tmp_path: Path) -> None:
+    # An anchor that is not self-signed, after other blocks.
+    text = b"# comment\n" + PROXY.key_pem() + OTHER_CA.pem + CA.pem
+    context = upstream_context(*files(tmp_path, ca=text))
+    engine = upstream(CA, "localhost")
+    handshake(context, engine)
+    assert engine.peer_chain() == ()
+
+
+@pytest.mark.parametrize(
+    ("issuer", "name"),
+    [
+        pytest.param(OTHER_CA, "localhost", id="another authority"),
+        pytest.param(CA, "elsewhere.test", id="the name is in the CN only"),
+    ],
+)
+def test_another_upstream_is_refused(tmp_path: Path, issuer: Issued, name: str) -> None:
+    context = upstream_context(*files(tmp_path, ca=CA.pem))
+    with pytest.raises((ssl.SSLCertVerificationError, TlsError)):
+        handshake(context, upstream(issuer, name))
+
+
+def test_without_a_file_the_systems_roots_count() -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(upstream_context("", "", ""), upstream(CA, "localhost"))
+
+
+def test_the_client_pair_is_shown(tmp_path: Path) -> None:
+    context = upstream_context(
+        *files(tmp_path, ca=CA.pem, certificate=PROXY.pem, key=PROXY.key_pem())
+    )
+    engine = upstream(CA, "localhost")
+    handshake(context, engine)
+    assert engine.peer_chain()[0] == PROXY.der
+
+
+def test_the_client_pair_needs_no_authority(tmp_path: Path) -> None:
+    # D4: it counts with the system's roots too.
+    upstream_context(*files(tmp_path, certificate=PROXY.pem, key=PROXY.key_pem()))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param({"ca": b""}, "ca: holds no certificate", id="empty authority"),
+        pytest.param(
+            {"ca": b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"},
+            "ca: bad certificate",
+            id="bad authority",
+        ),
+        pytest.param(
+            {"certificate": PROXY.pem, "key": CA.key_pem()}, "does not match", id="mismatch"
+        ),
+        pytest.param(
+            {"certificate": PROXY.pem, "key": b""}, "key: holds no private key", id="no key"
+        ),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, content: dict[str, bytes], complaint: str) -> None:
+    with pytest.raises(TlsFileError, match=complaint):
+        upstream_context(*files(tmp_path, **content))
+
+
+def test_what_the_stdlib_will_not_load_is_named(tmp_path: Path) -> None:
+    # It wants the leaf first and trips over the parameters of another key's block.
+    garbage = b"-----BEGIN X509 CRL-----\n!\n"
+    paths = files(tmp_path, certificate=garbage + PROXY.pem, key=PROXY.key_pem())
+    with pytest.raises(TlsFileError, match="certificate: cannot be used"):
+        upstream_context(*paths)
+
+
+def test_changed_files_make_a_new_context(tmp_path: Path) -> None:
+    paths = files(tmp_path, ca=OTHER_CA.pem)
+    context = UpstreamContext(*paths)
+    first = context.current
+    context.files.check()
+    assert context.current is first
+    Path(paths[0]).write_bytes(b"half written\n")
+    context.files.check()
+    assert context.current is first
+    Path(paths[0]).write_bytes(CA.pem)
+    context.files.check()
+    assert context.current is not first
+    handshake(context.current, upstream(CA, "localhost"))
+
+
+def test_bad_files_end_the_start(tmp_path: Path) -> None:
+    with pytest.raises(TlsFileError):
+        UpstreamContext(*files(tmp_path, ca=b""))
