@@ -1,7 +1,6 @@
-"""Which HTTP proxy an outgoing connection takes: `HTTP(S)_PROXY` and `NO_PROXY` as Go reads them
-(D34). Pure.
+"""Which HTTP proxy an outgoing connection takes: `HTTP(S)_PROXY` and `NO_PROXY` as Go reads them.
 
-The rules are those of Go's golang.org/x/net/http/httpproxy, which the reference inherits:
+The rules are those of Go's golang.org/x/net/http/httpproxy, which the reference inherits (D34):
 lower-case names are looked at after upper-case ones, a value without a scheme means http,
 `NO_PROXY` holds names, addresses, CIDRs and `*`, and what is on this machine (localhost, loopback
 addresses) is never reached through a proxy.
@@ -23,9 +22,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ProxyAddress:
-    """A proxy to go through. `authorization` is the value of `Proxy-Authorization`, "" without
-    credentials.
-    """
+    """A proxy to go through. `authorization` is the `Proxy-Authorization` value, "" without one."""
 
     scheme: str
     host: str
@@ -43,9 +40,7 @@ class EgressProxies:
 
 
 def from_environment(environ: Mapping[str, str]) -> EgressProxies:
-    """The proxies that the environment names; raises ValueError naming the variable, never its
-    credentials.
-    """
+    """The proxies that the environment names; raises ValueError that names the variable alone."""
     no_proxy = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     return EgressProxies(
         http=_named(environ, "HTTP_PROXY"),
@@ -55,9 +50,7 @@ def from_environment(environ: Mapping[str, str]) -> EgressProxies:
 
 
 def proxy_for(proxies: EgressProxies, scheme: str, host: str, port: int) -> ProxyAddress | None:
-    """The proxy for a connection to `host` (an IPv6 address without brackets), None to connect
-    directly.
-    """
+    """The proxy for a connection to `host` (IPv6 without brackets), None to connect directly."""
     proxy = proxies.https if scheme == "https" else proxies.http
     if proxy is None:
         return None

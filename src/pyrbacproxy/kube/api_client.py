@@ -1,5 +1,4 @@
-"""POST one review to the API server: rate, deadline, credential; whatever goes wrong is a
-`ReviewFailed`.
+"""POST one review to the API server: rate, deadline, credential; failure → `ReviewFailed`.
 
 It neither decides nor remembers answers; trying again is `kube.reviewer`'s. The HTTP client is
 imported when the first review is due: who is known by certificate and decided by a static rule

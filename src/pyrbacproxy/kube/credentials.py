@@ -1,5 +1,4 @@
-"""The API server and our credential as the files say now: read again every minute, when it expires,
-and on a 401.
+"""The API server and our credential as the files say now: read again every minute and on a 401.
 
 Reading happens in a thread: files may hang, and a kubeconfig takes a child process. A credential
 that was good stays in use when its file cannot be read for a while, and that is said once (FR39).
@@ -22,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 REREAD_SECONDS = 60.0  # the reference's bound for the service account's token
 RETRY_SECONDS = 5.0  # a file that cannot be read is not read for every review
-CHILD_SECONDS = 30.0
+CHILD_SECONDS = 20.0
 
 
 class CredentialError(Exception):

@@ -1,5 +1,4 @@
-"""How the API server is reached: settings, the resolved server, and what is wrong with a
-kubeconfig.
+"""How the API server is reached: settings, the resolved server, what is wrong with a kubeconfig.
 
 Here nothing is called and nothing resolved: the file is read as YAML for the problems that can be
 known without a call. Resolving it is kubernetes-asyncio's job, in a child process
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -155,9 +155,7 @@ def _named(document: Fields, section: str, kind: str, name: object) -> Fields | 
 
 
 def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
-    server = cluster.get("server")
-    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        yield f"server: {server!r} is no http:// or https:// URL"
+    yield from _server_problems(cluster.get("server"))
     yield from _not_yet(cluster, _CLUSTER_NOT_YET)
     skips = cluster.get("insecure-skip-tls-verify")
     if not isinstance(skips, bool | None):
@@ -168,6 +166,21 @@ def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
     yield from found
     if text and (problem := tls_context.ca_problem(text)):
         yield f"certificate-authority: {problem}"
+
+
+def _server_problems(server: object) -> Iterator[str]:
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        yield f"server: {server!r} is no http:// or https:// URL"
+        return
+    try:
+        url = urlsplit(server)
+        is_usable = bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_usable = False
+    if "@" in server:  # not quoted: what stands before it may be a password
+        yield "server: credentials in the URL are not supported"
+    elif not is_usable:
+        yield f"server: {server!r} has no usable host and port"
 
 
 def _user_problems(user: Fields, folder: Path) -> Iterator[str]:

@@ -90,9 +90,8 @@ class Reviewer:
         self._bad_tokens: TtlCache[bytes, Answer] = TtlCache(capacity=TOKEN_CAPACITY)
         self._accesses: TtlCache[SubjectAccessReview, Answer] = TtlCache(capacity=ACCESS_CAPACITY)
         self._good_lately: TtlCache[bytes, None] = TtlCache(capacity=TOKEN_CAPACITY)
-        self._flights: dict[
-            Key, _Flight
-        ] = {}  # to join; some in the air are not in it, see drop_cached
+        # Those that can be joined: `drop_cached` takes them out while they are still in the air.
+        self._flights: dict[Key, _Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._flights_of: Counter[str] = Counter()
 
@@ -117,9 +116,7 @@ class Reviewer:
         return held or self._join_flight(key, review, waiter)
 
     def drop_cached(self) -> None:
-        """Forget every answer; those still on their way are given to who waits for them and not
-        remembered.
-        """
+        """Forget every answer; those on their way reach who waits for them and no cache."""
         for cache in (self._good_tokens, self._bad_tokens, self._accesses, self._good_lately):
             cache.clear()
         for flight in self._flights.values():
@@ -132,16 +129,12 @@ class Reviewer:
             task.cancel()
 
     def _hashed(self, review: TokenReview) -> bytes:
-        """A keyed hash of token and audiences: what is kept can't be turned back, nor compared with
-        another process's.
-        """
+        """A keyed hash of token and audiences: it can't be turned back nor used elsewhere."""
         token = review.token.reveal().encode("utf-8", "surrogateescape")
-        audiences = "\0".join(review.audiences).encode()
-        hashed = hashlib.blake2b(key=self._hash_key, digest_size=32)
-        hashed.update(b"%d:" % len(token))  # so that no part of a token passes for an audience
-        hashed.update(token)
-        hashed.update(audiences)
-        return hashed.digest()
+        # The length says where the token ends: no part of one passes for an audience.
+        text = b"%d:%b%b" % (len(token), token, "\0".join(review.audiences).encode())
+        # One call of BLAKE2's own keyed mode (RFC 7693 §2.9) takes two thirds of HMAC-SHA-256's time.
+        return hashlib.blake2b(text, key=self._hash_key, digest_size=32).digest()
 
     def _join_flight(self, key: Key, review: Review, waiter: "_Waiter") -> Held | None:
         flight = self._flights.get(key)
@@ -285,8 +278,9 @@ class _Run(Generic[T]):
         self.asker = asker
 
     def advance(self, held: Held | None) -> None:
-        """Send what was waited for (None: begin), then every answer that is at hand; what the steps
-        raise propagates.
+        """Send what was waited for (None: begin), then every answer that is at hand.
+
+        What the steps raise propagates.
         """
         steps = self._steps
         try:
@@ -310,7 +304,7 @@ class _Run(Generic[T]):
             return
         try:
             self.advance((answer, usable_until))
-        except Exception as error:  # noqa: BLE001 -- one handler's fault must not hinder the others who wait
+        except Exception as error:  # noqa: BLE001 -- its fault must not hinder others who wait
             _report("a handler broke", error)
 
     def cancel(self) -> None:
@@ -320,9 +314,7 @@ class _Run(Generic[T]):
 
 
 def _is_good(review: TokenReview, answer: TokenReviewAnswer) -> bool:
-    """Whether the answer lets anybody in: right audiences or none demanded (D29). Others are
-    remembered briefly.
-    """
+    """Whether it lets anybody in: with a right audience if any was demanded (D29)."""
     demanded = review.audiences
     return answer.authenticated and (
         not demanded or not set(demanded).isdisjoint(answer.audiences or ())

@@ -1,5 +1,4 @@
-"""TLS towards the API server: PEM texts to an SSLContext of the standard library, and what is wrong
-with them.
+"""TLS towards the API server: PEM texts → an SSLContext of the standard library, or their fault.
 
 OpenSSL reads a client's key from a file only. The files are made in memory (/dev/shm) where there
 is such a place, because a container's root is often read-only and a key has no business on a disk,
