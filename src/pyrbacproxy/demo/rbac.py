@@ -115,10 +115,9 @@ class Policy:
         namespace = action.namespace if isinstance(action, ResourceAttributes) else ""
         for binding in self._bindings:
             if binding.namespace in ("", namespace):
-                for subject in binding.subjects:
-                    if _is_subject(user, subject, binding.namespace):
-                        yield binding, subject
-                        break
+                subject = _first_subject(user, binding)
+                if subject:
+                    yield binding, subject
 
     def _rules(self, binding: Binding) -> tuple[PolicyRule, ...] | None:
         role: ClusterRole | Role | None
@@ -188,6 +187,10 @@ def _url_matches(rule_url: str, path: str) -> bool:
     if rule_url.endswith(_ALL):
         return path.startswith(rule_url.rstrip(_ALL))
     return rule_url == path
+
+
+def _first_subject(user: UserInfo, binding: Binding) -> Subject | None:
+    return next((s for s in binding.subjects if _is_subject(user, s, binding.namespace)), None)
 
 
 def _is_subject(user: UserInfo, subject: Subject, namespace: str) -> bool:
