@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from pyrbacproxy.config.flag_text import readme_list  # noqa: E402 - see above
-
 from tests.test_architecture import PURE, matches, on_disk  # noqa: E402 - found by the path above
 
 
