@@ -10,7 +10,12 @@ exit: hop-by-hop headers out, identity names and bearer credentials out, ours in
 from dataclasses import dataclass, field
 
 from pyrbacproxy.authn.authenticator import Authenticated, Authenticator, Rejected
-from pyrbacproxy.authn.identity_headers import Identity, IdentityHeaders, IdentitySettings
+from pyrbacproxy.authn.identity_headers import (
+    NOBODY,
+    Identity,
+    IdentityHeaders,
+    IdentitySettings,
+)
 from pyrbacproxy.authz.attributes import AttributeSource
 from pyrbacproxy.authz.authorizer import Authorizer, Kind
 from pyrbacproxy.authz.paths import PathPatterns
@@ -122,9 +127,7 @@ class Access:
             return refused(_NOT_ALLOWED_PATH)
         if facts.is_ignored:
             decided = Decided(Outcome.ALLOWED, identity_source="none", decision_source="none")
-            return self._forward(
-                request, head, Identity(), decided, keeps_bearer=self._keeps_bearer
-            )
+            return self._forward(request, head, NOBODY, decided, keeps_bearer=self._keeps_bearer)
         identification = yield from self._authenticator.authenticate(request)
         if not isinstance(identification, Authenticated):
             return unauthenticated(identification)

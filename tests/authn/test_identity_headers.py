@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrbacproxy.authn import identity_headers
 from pyrbacproxy.authn.identity_headers import Identity, IdentityHeaders, IdentitySettings
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.user import UserInfo
@@ -66,7 +67,8 @@ def test_fr18_dec_d5_every_spelling_goes(name: bytes, *, is_enabled: bool) -> No
 )
 def test_other_names_stay(name: bytes) -> None:
     headers = Headers([(name, b"v"), (b"A", b"b")])
-    assert OURS.strip(headers) is headers
+    assert OURS.strip(headers) == headers
+    assert OURS.strip(headers) == headers  # once remembered
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,16 @@ def test_dec_d5_every_bearer_protocol_goes(lists: list[bytes], remaining: list[b
     lines = (around[0], *(protocols(value) for value in lists), around[1])
     assert strip(*lines) == [around[0], *(protocols(value) for value in remaining), around[1]]
     assert strip(*lines, keeps_bearer=True) == list(lines)
+
+
+def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity_headers, "_REMEMBERED_NAMES", 2)
+    headers = IdentityHeaders(IdentitySettings())
+    for name in (b"A", b"B", b"A", b"C", b"X-" + b"y" * 100, b"X-Remote-User", b"Authorization"):
+        kept = headers.strip(Headers([(name, b"v")]))
+        assert len(kept) == (name != b"X-Remote-User")
+        assert len(headers._harmless) <= 2
+        assert headers._harmless <= {b"A", b"B", b"C"}
 
 
 IDENTITY_NAMES = ["x-remote-user", "x-remote-uid", "x-remote-group", "x-remote-groups", "x-me"]

@@ -9,7 +9,6 @@ so that `Connection` can't remove what we set.
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
 from pyrbacproxy.http1.forwarding import canonical
 from pyrbacproxy.http1.head import Headers
@@ -38,10 +37,13 @@ class Identity:
     left_out: tuple[str, ...] = ()
 
 
-_NOTHING = Identity()
+# Tells nothing: of an ignored path, or while identity headers are off.
+NOBODY = Identity()
 
-# A memory of names must not be a memory of what an attacker sends: longer ones are judged anew.
-_LONGEST_KNOWN_NAME = 64
+# Most requests hold only names that are known to be harmless. What is remembered of names that
+# clients choose is bounded in number and length.
+_REMEMBERED_NAMES = 1024
+_LONGEST_REMEMBERED_NAME = 64
 
 
 class _Kind(Enum):
@@ -62,7 +64,7 @@ _KINDS = {
 class IdentityHeaders:
     """Strips and sets, as the settings say."""
 
-    __slots__ = ("_groups_name", "_known_kind", "_settings", "_stripped", "_user_name")
+    __slots__ = ("_groups_name", "_harmless", "_settings", "_stripped", "_user_name")
 
     def __init__(self, settings: IdentitySettings) -> None:
         self._settings = settings
@@ -70,7 +72,7 @@ class IdentityHeaders:
         self._groups_name = canonical(settings.groups_header.encode())
         configured = (_plain(self._user_name), _plain(self._groups_name))
         self._stripped = frozenset((*_USUAL_NAMES, *configured))
-        self._known_kind = lru_cache(maxsize=1024)(self._kind)
+        self._harmless: set[bytes] = set()
 
     def strip(self, headers: Headers, *, keeps_bearer: bool = False) -> Headers:
         """The headers without identity headers and, unless `keeps_bearer`, bearer credentials.
@@ -79,15 +81,12 @@ class IdentityHeaders:
         stay. Of WebSocket protocol lists only the bearer entries go, and what remains is one line,
         as in the original.
         """
-        kinds = [
-            self._known_kind(name) if len(name) <= _LONGEST_KNOWN_NAME else self._kind(name)
-            for name, _ in headers
-        ]
-        if kinds.count(_Kind.OTHER) == len(kinds):
+        if self._harmless.issuperset([name for name, _ in headers]):
             return headers
         kept: list[tuple[bytes, bytes]] = []
         lists: list[tuple[int, bytes, bytes]] = []
-        for kind, (name, value) in zip(kinds, headers, strict=True):
+        for name, value in headers:
+            kind = self._kind(name)
             if kind is _Kind.IDENTITY:
                 continue
             if kind is _Kind.AUTHORIZATION and not keeps_bearer and _is_bearer(value):
@@ -108,7 +107,7 @@ class IdentityHeaders:
         A group whose name could be read as several, because it holds the separator, is left out.
         """
         if not self._settings.is_enabled:
-            return _NOTHING
+            return NOBODY
         if not all(_is_plain_name(name) for name in (user.name, *user.groups)):
             return None
         separator = self._settings.groups_separator
@@ -123,7 +122,12 @@ class IdentityHeaders:
         plain = _plain(name)
         if plain in self._stripped or plain.startswith(_EXTRA_PREFIX):
             return _Kind.IDENTITY
-        return _KINDS.get(plain, _Kind.OTHER)
+        kind = _KINDS.get(plain, _Kind.OTHER)
+        if kind is _Kind.OTHER and len(name) <= _LONGEST_REMEMBERED_NAME:
+            if len(self._harmless) >= _REMEMBERED_NAMES:
+                self._harmless.clear()
+            self._harmless.add(name)
+        return kind
 
 
 def _plain(name: bytes) -> bytes:
