@@ -16,9 +16,10 @@ _RECORD_BYTES = 16384
 # More than any suite adds to a record: header, explicit nonce, MAC, padding, and TLS 1.0's split
 # first byte.
 _OVERHEAD_BYTES = 160
-# The memory BIOs keep the largest size that they ever had, so they are fed and emptied in pieces of
-# this size.
-_PIECE_BYTES = 65536
+# The memory BIOs keep the largest size that they ever had, so they are fed and emptied in pieces.
+# Each piece costs about 6 us and joining them a copy: 64 KiB would halve what a connection keeps,
+# and cost a 100 KB answer a third more.
+_PIECE_BYTES = 131072
 # Room for what OpenSSL writes of its own accord: handshake flights, alerts, key updates.
 _FLIGHT_BYTES = 8192
 
