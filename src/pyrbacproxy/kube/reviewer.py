@@ -92,7 +92,8 @@ class Reviewer:
         self._good_lately: TtlCache[bytes, None] = TtlCache(capacity=TOKEN_CAPACITY)
         # Those that can be joined: `drop_cached` takes them out while they are still in the air.
         self._flights: dict[Key, _Flight] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Every one in the air: the loop itself holds tasks weakly.
+        self._tasks: dict[_Flight, asyncio.Task[None]] = {}
         self._flights_of: Counter[str] = Counter()
 
     def run(
@@ -125,7 +126,7 @@ class Reviewer:
 
     def close(self) -> None:
         """Give up what is in flight; nobody is told."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
 
     def _hashed(self, review: TokenReview) -> bytes:
@@ -133,7 +134,7 @@ class Reviewer:
         token = review.token.reveal().encode("utf-8", "surrogateescape")
         # The length says where the token ends: no part of one passes for an audience.
         text = b"%d:%b%b" % (len(token), token, "\0".join(review.audiences).encode())
-        # One call of BLAKE2's own keyed mode (RFC 7693 §2.9) takes two thirds of HMAC-SHA-256's time.
+        # One call of BLAKE2's own keyed mode (RFC 7693 §2.9) is quicker than HMAC-SHA-256.
         return hashlib.blake2b(text, key=self._hash_key, digest_size=32).digest()
 
     def _join_flight(self, key: Key, review: Review, waiter: "_Waiter") -> Held | None:
@@ -144,9 +145,7 @@ class Reviewer:
                 return ReviewFailed("too many reviews are under way"), 0.0
             flight = self._flights[key] = _Flight(key, review, asker)
             self._flights_of[asker] += 1
-            task = asyncio.create_task(self._fly(flight))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[flight] = asyncio.create_task(self._fly(flight))
         flight.waiters.append(waiter)
         return None
 
@@ -191,6 +190,7 @@ class Reviewer:
         )
 
     def _leave_books(self, flight: "_Flight") -> None:
+        del self._tasks[flight]
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
         self._flights_of[flight.asker] -= 1

@@ -61,10 +61,9 @@ def pair_problem(certificate: str, key: str) -> str:
     try:
         _load_pair(context, certificate, key)
     except ssl.SSLError as error:
-        is_mismatch = error.reason == "KEY_VALUES_MISMATCH"
-        return (
-            "does not belong to client-key" if is_mismatch else "or client-key is no readable PEM"
-        )
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "does not belong to client-key"
+        return "is no readable PEM, or client-key is none"
     return ""
 
 

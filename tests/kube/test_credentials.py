@@ -1,0 +1,283 @@
+import asyncio
+import json
+import logging
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyrbacproxy.kube.credentials import (
+    CredentialError,
+    Credentials,
+    Kubeconfig,
+    ServiceAccount,
+    source_of,
+)
+from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
+from pyrbacproxy.kube.resolve_kubeconfig import digest_of
+from tests.kube.parties import kubeconfig, service_account
+
+FIRST = ApiServer("https://a", authorization="Bearer 1")
+SECOND = ApiServer("https://a", authorization="Bearer 2")
+
+
+class FakeSource:
+    def __init__(self, *results: ApiServer | CredentialError) -> None:
+        self.results = list(results)
+        self.reads = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def read(self) -> ApiServer:
+        self.reads += 1
+        self.gate.wait(10)
+        result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
+        if isinstance(result, CredentialError):
+            raise result
+        return result
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 500.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def keeper(source: FakeSource) -> tuple[Credentials, Clock]:
+    clock = Clock()
+    return Credentials(source, clock=clock, wall_clock=clock), clock
+
+
+async def test_fr39_a_credential_is_read_again_after_a_minute() -> None:
+    source = FakeSource(FIRST, SECOND)
+    credentials, clock = keeper(source)
+    assert await credentials.current() == FIRST
+    clock.now += 59.9
+    assert await credentials.current() == FIRST
+    assert source.reads == 1
+    clock.now += 0.1
+    assert await credentials.current() == SECOND
+
+
+async def test_fr39_a_refused_credential_is_read_again_at_once() -> None:
+    source = FakeSource(FIRST, SECOND)
+    credentials, _ = keeper(source)
+    await credentials.current()
+    assert await credentials.after_refusal(FIRST) == SECOND
+    assert source.reads == 2
+
+
+async def test_a_refusal_that_came_late_reads_nothing() -> None:
+    source = FakeSource(FIRST, SECOND)
+    credentials, _ = keeper(source)
+    await credentials.current()
+    await credentials.after_refusal(FIRST)
+    assert await credentials.after_refusal(FIRST) == SECOND
+    assert source.reads == 2
+
+
+async def test_a_credential_that_expires_sooner_is_read_sooner() -> None:
+    source = FakeSource(ApiServer("https://a", expires_at=530.0), FIRST)
+    credentials, clock = keeper(source)
+    await credentials.current()
+    clock.now = 529.0
+    await credentials.current()
+    assert source.reads == 1
+    clock.now = 530.0
+    assert await credentials.current() == FIRST
+
+
+async def test_a_credential_that_stays_expired_is_not_read_for_every_review() -> None:
+    source = FakeSource(ApiServer("https://a", expires_at=1.0))
+    credentials, clock = keeper(source)
+    await credentials.current()
+    clock.now += 4.9
+    await credentials.current()
+    assert source.reads == 1
+    clock.now += 0.1
+    await credentials.current()
+    assert source.reads == 2
+
+
+async def test_fr39_a_good_credential_survives_a_bad_file_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failure = CredentialError("token cannot be read")
+    source = FakeSource(FIRST, failure, failure, SECOND)
+    credentials, clock = keeper(source)
+    for _ in range(3):
+        assert await credentials.current() == FIRST
+        clock.now += 60.0
+    assert [record.message for record in caplog.records] == [
+        "API server credential: token cannot be read"
+    ]
+    with caplog.at_level(logging.INFO):
+        assert await credentials.current() == SECOND
+    assert "has changed" in caplog.records[-1].message
+    assert "Bearer" not in caplog.text
+
+
+async def test_without_any_credential_there_is_an_error_and_no_storm_of_reads() -> None:
+    source = FakeSource(CredentialError("token cannot be read"), FIRST)
+    credentials, clock = keeper(source)
+    for _ in range(3):
+        with pytest.raises(CredentialError, match="cannot be read"):
+            await credentials.current()
+    assert source.reads == 1
+    clock.now += 5.0
+    assert await credentials.current() == FIRST
+
+
+async def test_many_share_one_reading_that_outlives_them() -> None:
+    source = FakeSource(FIRST)
+    source.gate.clear()
+    credentials, _ = keeper(source)
+    impatient = asyncio.create_task(credentials.current())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    patient = [asyncio.create_task(credentials.current()) for _ in range(3)]
+    await asyncio.sleep(0)
+    source.gate.set()
+    assert await asyncio.gather(*patient) == [FIRST] * 3
+    assert source.reads == 1
+
+
+# --- the service account ------------------------------------------------------------
+
+
+def test_a_service_account_is_two_files(tmp_path: Path) -> None:
+    settings = service_account(tmp_path, "https://10.0.0.1:443", b"PEM")
+    server = ServiceAccount(settings).read()
+    assert server == ApiServer("https://10.0.0.1:443", ca="PEM", authorization="Bearer own-1")
+    assert isinstance(source_of(settings), ServiceAccount)
+
+
+@pytest.mark.parametrize("token", ["", "two\nlines", "\u00e9"])
+def test_what_is_no_token_is_refused_unquoted(tmp_path: Path, token: str) -> None:
+    settings = service_account(tmp_path, "https://a", b"PEM", token)
+    with pytest.raises(CredentialError, match=r"holds no token$"):
+        ServiceAccount(settings).read()
+
+
+@pytest.mark.parametrize("name", ["token", "ca.crt"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    settings = service_account(tmp_path, "https://a", b"PEM")
+    (tmp_path / name).unlink()
+    with pytest.raises(CredentialError, match=f"{name} cannot be read: No such file"):
+        ServiceAccount(settings).read()
+
+
+# --- the kubeconfig -----------------------------------------------------------------
+
+
+class FakeChild:
+    """Stands for `subprocess.run`."""
+
+    def __init__(self, *outputs: str | Exception) -> None:
+        self.outputs = list(outputs)
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        self.commands.append(command)
+        output = self.outputs.pop(0)
+        if isinstance(output, Exception):
+            raise output
+        return subprocess.CompletedProcess(command, 0, stdout=output)
+
+
+def output(path: Path, **changes: Any) -> str:
+    resolved = {
+        "url": "https://a/",
+        "ca": "",
+        "certificate": "",
+        "key": "",
+        "authorization": "Bearer 1",
+        "is_verified": True,
+        "expires_at": None,
+        "files": {str(path): digest_of(path)},
+    }
+    return json.dumps(resolved | changes)
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    path = tmp_path / "kc"
+    kubeconfig(path, {"server": "https://a"})
+    return path
+
+
+def test_a_real_child_resolves_a_kubeconfig(path: Path) -> None:
+    source = source_of(KubeSettings(kubeconfig=str(path)))
+    assert source.read() == ApiServer("https://a")
+
+
+def test_the_child_runs_again_only_when_a_file_has_changed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = FakeChild(output(path), output(path, authorization="Bearer 2"))
+    monkeypatch.setattr(subprocess, "run", child)
+    source = Kubeconfig(str(path))
+    assert source.read() == source.read() == FIRST
+    assert len(child.commands) == 1
+    assert child.commands[0][-1] == str(path)
+    path.write_text(path.read_text() + "\n")
+    assert source.read() == SECOND
+
+
+def test_the_child_runs_again_when_the_credential_has_expired(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = FakeChild(output(path, expires_at=600.0), output(path))
+    monkeypatch.setattr(subprocess, "run", child)
+    clock = Clock()
+    source = Kubeconfig(str(path), wall_clock=clock)
+    source.read()
+    clock.now = 599.0
+    assert source.read().expires_at == 600.0
+    clock.now = 600.0
+    assert source.read() == FIRST
+
+
+def test_a_kubeconfig_that_turns_bad_is_not_resolved(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = FakeChild()
+    monkeypatch.setattr(subprocess, "run", child)
+    path.write_text("{}")
+    with pytest.raises(CredentialError, match="current-context"):
+        Kubeconfig(str(path)).read()
+    assert child.commands == []
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ('{"problem": "kc: Expected key"}', "kubeconfig kc: Expected key"),
+        ("", "could not be resolved"),
+        ("[]", "could not be resolved"),
+        ('{"url": "https://a", "token": "s3cret"}', "could not be resolved"),
+        ('{"url": "https://a", "token": "s3cret", "files": {}}', "could not be resolved"),
+        (OSError("no memory"), "could not be resolved"),
+        (subprocess.TimeoutExpired(["x"], 20, output=b"s3cret"), "not resolved in 20 s"),
+    ],
+)
+def test_fr67_a_child_that_fails_is_told_without_its_output(
+    path: Path, monkeypatch: pytest.MonkeyPatch, result: str | Exception, said: str
+) -> None:
+    monkeypatch.setattr(subprocess, "run", FakeChild(result))
+    with pytest.raises(CredentialError, match=said) as caught:
+        Kubeconfig(str(path)).read()
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_token_with_a_line_end_in_it_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", FakeChild(output(path, authorization="Bearer s3\ncret")))
+    with pytest.raises(CredentialError, match=r"its token is no token$"):
+        Kubeconfig(str(path)).read()

@@ -1,0 +1,127 @@
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyrbacproxy.demo.pki import Authority
+from pyrbacproxy.kube import resolve_kubeconfig
+from pyrbacproxy.kube.tls_context import secret_folder
+from tests.kube.parties import kubeconfig, text_of
+
+
+def resolved(path: Path) -> dict[str, Any]:
+    return asyncio.run(resolve_kubeconfig.resolve(path))
+
+
+def test_files_are_read_beside_the_kubeconfig(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = text_of(authority.client("me", "me"))
+    (tmp_path / "token").write_text("own-1\n")
+    cluster = {"server": "https://api.test:6443/", "certificate-authority": "demo-ca.crt"}
+    user = {"client-certificate": "me.crt", "client-key": "me.key", "tokenFile": "token"}
+    kubeconfig(tmp_path / "kc", cluster, user)
+    found = resolved(tmp_path / "kc")
+    files = found.pop("files")
+    assert found == {
+        "url": "https://api.test:6443",
+        "ca": authority.certificate_file.read_text(),
+        "certificate": certificate,
+        "key": key,
+        "authorization": "Bearer own-1",
+        "is_verified": True,
+        "expires_at": None,
+    }
+    names = {"kc", "demo-ca.crt", "me.crt", "me.key", "token"}
+    assert files == {
+        str(tmp_path / name): resolve_kubeconfig.digest_of(tmp_path / name) for name in names
+    }
+
+
+def test_data_is_read_and_left_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = text_of(authority.client("me", "me"))
+    made: list[Path] = []
+
+    def folder() -> Any:
+        made.append(Path(context.name))
+        return context
+
+    context = secret_folder()
+    monkeypatch.setattr(resolve_kubeconfig, "secret_folder", folder)
+    user = {
+        "client-certificate-data": base64.b64encode(certificate.encode()).decode(),
+        "client-key-data": base64.b64encode(key.encode()).decode(),
+    }
+    kubeconfig(tmp_path / "kc", {"server": "https://api.test"}, user)
+    found = resolved(tmp_path / "kc")
+    assert (found["certificate"], found["key"]) == (certificate, key)
+    assert [path.exists() for path in made] == [False]
+
+
+@pytest.mark.parametrize(
+    ("user", "authorization"),
+    [
+        ({}, ""),
+        ({"token": "inline"}, "Bearer inline"),
+        ({"token": "inline", "tokenFile": "token"}, "Bearer from-file"),
+        ({"token": "", "tokenFile": "token"}, "Bearer from-file"),
+        ({"token": "inline", "tokenFile": ""}, "Bearer inline"),
+    ],
+)
+def test_a_token_file_goes_before_a_token(
+    tmp_path: Path, user: dict[str, Any], authorization: str
+) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    kubeconfig(tmp_path / "kc", {"server": "http://127.0.0.1:1"}, user)
+    assert resolved(tmp_path / "kc")["authorization"] == authorization
+
+
+@pytest.mark.parametrize("user", [None, "", "absent"])
+def test_a_context_may_have_no_user(tmp_path: Path, user: str | None) -> None:
+    document = kubeconfig(tmp_path / "kc", {"server": "https://api.test"})
+    document["users"] = None
+    context = document["contexts"][0]["context"]
+    context["user"] = user
+    if user == "absent":
+        del context["user"]
+    (tmp_path / "kc").write_text(json.dumps(document))
+    found = resolved(tmp_path / "kc")
+    assert found["authorization"] == found["certificate"] == ""
+
+
+def test_insecure_is_carried(tmp_path: Path) -> None:
+    kubeconfig(tmp_path / "kc", {"server": "https://api.test", "insecure-skip-tls-verify": True})
+    assert resolved(tmp_path / "kc")["is_verified"] is False
+
+
+def test_main_prints_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig(tmp_path / "kc", {"server": "http://127.0.0.1:1"})
+    assert resolve_kubeconfig.main([str(tmp_path / "kc")]) == 0
+    assert json.loads(capsys.readouterr().out)["url"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "ParserError"),
+        ("[]", "AttributeError"),
+        ('{"contexts": [], "clusters": [], "current-context": "s"}', "with name s"),
+    ],
+)
+def test_main_tells_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    (tmp_path / "kc").write_text(text)
+    assert resolve_kubeconfig.main([str(tmp_path / "kc")]) == 1
+    problem = json.loads(capsys.readouterr().out)["problem"]
+    assert problem.startswith(f"{tmp_path / 'kc'}: ")
+    assert said in problem
+
+
+def test_a_missing_file_has_a_digest_of_its_own(tmp_path: Path) -> None:
+    assert resolve_kubeconfig.digest_of(tmp_path / "none") == ""
+    (tmp_path / "empty").touch()
+    assert resolve_kubeconfig.digest_of(tmp_path / "empty") != ""
