@@ -321,15 +321,15 @@ def test_strangers_push_out_no_trusted_verdict() -> None:
     assert chains.judge("192.0.2.1", (ALICE.der,), NOW).certificate is first.certificate
 
 
-def test_a_huge_chain_is_judged_but_not_remembered() -> None:
-    padding = x509.UnrecognizedExtension(
-        x509.ObjectIdentifier("1.3.6.1.4.1.99999.2"), b"x" * 20_000
-    )
-    leaf = issue("CN=a", issuer=CA, extensions=((padding, False),))
-    chains = ClientChains(pool(CA))
-    first = chains.judge("192.0.2.1", (leaf.der,), NOW)
-    assert first.certificate is not None
-    assert chains.judge("192.0.2.1", (leaf.der,), NOW).certificate is not first.certificate
+def test_too_large_a_chain_is_refused() -> None:
+    oid = x509.ObjectIdentifier("1.3.6.1.4.1.99999.2")
+
+    def padded(size: int) -> Issued:
+        padding = x509.UnrecognizedExtension(oid, b"x" * size)
+        return issue("CN=a", issuer=CA, extensions=((padding, False),))
+
+    assert judge((CA,), padded(32_000)).certificate is not None
+    assert "too many certificates" in judge((CA,), padded(33_000)).refusal
 
 
 def test_other_blocks_and_certificates_with_headers_are_skipped() -> None:

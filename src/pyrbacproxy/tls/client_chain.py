@@ -23,8 +23,9 @@ from pyrbacproxy.tls import pem
 # X509_V_FLAG_NO_CHECK_TIME, which pyOpenSSL has no name for: the clock is not OpenSSL's to read.
 _NO_CHECK_TIME = 0x200000
 _STORE_FLAGS = crypto.X509StoreFlags.PARTIAL_CHAIN | _NO_CHECK_TIME
-# Longer than any real chain; it bounds the work that a stranger can ask for.
+# More than any real chain; both bound what a stranger can make us do and remember.
 _MAX_PRESENTED = 16
+_MAX_PRESENTED_BYTES = 32768
 # Go checks no signature below 1024 bits, and no client's key above 8192.
 _RSA_BITS = range(1024, 8192 + 1)
 _STRONG_HASHES = (hashes.SHA256, hashes.SHA384, hashes.SHA512)
@@ -32,7 +33,6 @@ _CLIENT_PURPOSES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXT
 # Strangers can present what they like: their chains never push out the trusted ones.
 _MAX_TRUSTED = 256
 _MAX_REFUSED = 64
-_MAX_REMEMBERED_BYTES = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,8 @@ class ClientChains:
             return Peer(address)
         verdict = self._trusted.get(chain) or self._refused.get(chain)
         if verdict is None or not verdict.since < now < verdict.until:
+            if len(chain) > _MAX_PRESENTED or sum(map(len, chain)) > _MAX_PRESENTED_BYTES:
+                return Peer(address, refusal="the client presents too many certificates")
             verdict = _judge(self._pool, chain, now)
             self._remember(chain, verdict)
         return Peer(address, verdict.certificate, verdict.refusal)
@@ -123,8 +125,6 @@ class ClientChains:
     def _remember(self, chain: tuple[bytes, ...], verdict: _Verdict) -> None:
         self._trusted.pop(chain, None)
         self._refused.pop(chain, None)
-        if sum(map(len, chain)) > _MAX_REMEMBERED_BYTES:
-            return
         memory, limit = (
             (self._trusted, _MAX_TRUSTED) if verdict.certificate else (self._refused, _MAX_REFUSED)
         )
@@ -134,8 +134,6 @@ class ClientChains:
 
 
 def _judge(pool: ClientCaPool, chain: tuple[bytes, ...], now: float) -> _Verdict:
-    if len(chain) > _MAX_PRESENTED:
-        return _Verdict(None, "the client presents too many certificates", -math.inf, math.inf)
     try:
         links = [_link(x509.load_der_x509_certificate(der)) for der in chain]
         outcome = _verify(pool, links, now)
