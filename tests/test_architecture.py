@@ -57,15 +57,15 @@ ALLOWED: dict[str, str] = {
     "dataplane.pool": "",
     "dataplane.exchange": "dataplane.flow_control dataplane.heads dataplane.request_side "
     "dataplane.response_side dataplane.services dataplane.sinks handler http1.* record",
-    "dataplane.upstream": "dataplane.deadline dataplane.dial dataplane.exchange "
-    "dataplane.heads dataplane.limits dataplane.pool dataplane.sinks egress_proxy http1.errors "
-    "http1.framing http1.head http1.parser",
-    "dataplane.secure_transport": "dataplane.deadline dataplane.limits tls.engine",
-    "dataplane.downstream": "dataplane.deadline dataplane.exchange dataplane.flow_control "
-    "dataplane.half_closed dataplane.limits dataplane.services dataplane.sinks handler "
-    "http1.errors http1.framing http1.head http1.parser http1.response http1.target "
-    "http1.writer peer record reviews tls.client_chain",
-    "dataplane.listener": "dataplane.downstream dataplane.limits",
+    "dataplane.upstream": "dataplane.deadline dataplane.dial dataplane.exchange dataplane.heads "
+    "dataplane.limits dataplane.pool dataplane.sinks egress_proxy http1.errors http1.framing "
+    "http1.head http1.parser",
+    "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
+    "tls.engine",
+    "dataplane.downstream": "dataplane.deadline dataplane.decisions dataplane.exchange "
+    "dataplane.flow_control dataplane.half_closed dataplane.request_queue dataplane.services "
+    "dataplane.sinks http1.errors http1.parser http1.writer peer record",
+    "dataplane.listener": "dataplane.client_transport dataplane.limits",
     "dataplane.deadline": "",
     "dataplane.dial": "dataplane.limits egress_proxy",
     "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_side "
@@ -78,6 +78,11 @@ ALLOWED: dict[str, str] = {
     "dataplane.services": "dataplane.heads dataplane.limits dataplane.sinks handler http1.head "
     "record",
     "dataplane.sinks": "dataplane.flow_control http1.head http1.parser",
+    "dataplane.client_transport": "dataplane.deadline dataplane.limits",
+    "dataplane.decisions": "dataplane.exchange dataplane.services dataplane.sinks handler "
+    "http1.errors http1.parser http1.response peer record reviews",
+    "dataplane.peer_source": "peer tls.client_chain",
+    "dataplane.request_queue": "http1.errors http1.parser",
     "admin.pages": "admin.access authn.authenticator authz.attributes authz.authorizer handler "
     "http1.head http1.response record refusals reviews user",
     "admin.access": "admin.attributes authn.authenticator authz.authorizer handler record "
@@ -156,6 +161,7 @@ PURE = (
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.exchange dataplane.half_closed dataplane.heads "
     "dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "
+    "dataplane.peer_source dataplane.request_queue "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )
 

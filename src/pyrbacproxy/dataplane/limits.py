@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a connection may cost. The defaults of the flags live in `config.options`; these are for tests."""
+    """What a connection may cost.
+
+    The defaults of the flags live in `config.options`; these are for tests.
+    """
 
     handshake_seconds: float = 10.0
     read_header_seconds: float = 32.0
@@ -20,4 +23,14 @@ class Limits:
     upstream_idle_seconds: float = 90.0
     max_idle_upstreams: int = 100
     write_high_water_bytes: int = 262_144
-    max_pipelined: int = 16
+    # An upstream that sends no 100 (Continue) gets the body after this (reference 6.2).
+    continue_seconds: float = 1.0
+    # A client that ended its sending may be gone altogether: when `dataplane.exchange` looks.
+    half_closed_seconds: float = 0.5
+    half_closed_rest_seconds: float = 1.0
+    # A refused body is read to its end if no more than this is to come, as by Go's server;
+    # otherwise the connection closes.
+    max_drained_bytes: int = 262_144
+    # How long we swallow what a client still sends after our last word: closing at once would
+    # reset the answer away.
+    linger_seconds: float = 1.0

@@ -1,0 +1,209 @@
+"""The TCP side of a client connection, with or without TLS on top (`secure_transport`).
+
+It serves an `Inner` with plaintext and looks like a transport to it. A write buffer that does not
+shrink is cut here, so that nobody who stops reading can hold a connection.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from pyrbacproxy.dataplane.deadline import StallWatch
+from pyrbacproxy.dataplane.limits import Limits
+
+# SO_LINGER with no time: close by a reset.
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Inner(Protocol):
+    """What is served over a client connection."""
+
+    def data_received(self, data: bytes) -> None:
+        """Some plaintext."""
+        ...
+
+    def eof_received(self) -> bool:
+        """The client sends no more; true keeps the other direction open. Called once."""
+        ...
+
+    def connection_lost(self) -> None:
+        """Closed, by whomever."""
+        ...
+
+    def pause_writing(self) -> None:
+        """The write buffer is over its mark."""
+        ...
+
+    def resume_writing(self) -> None:
+        """The write buffer is low again."""
+        ...
+
+    def drain(self) -> None:
+        """Finish what is running, then close."""
+        ...
+
+
+class ClientTransport(asyncio.Protocol):
+    """One client's connection without TLS.
+
+    `make_inner(transport)` is called when the connection can carry plaintext and returns what
+    serves it. `on_closed(transport)` is called when it is over. `peer_address` is the client's IP
+    address.
+    """
+
+    def __init__(
+        self,
+        make_inner: Callable[["ClientTransport"], Inner],
+        *,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        on_closed: Callable[["ClientTransport"], None],
+    ) -> None:
+        self._make_inner = make_inner
+        self._limits = limits
+        self._loop = loop
+        self._on_closed = on_closed
+        self._transport: asyncio.Transport | None = None
+        self._inner: Inner | None = None
+        self._is_deaf = False
+        self._has_ended = False
+        self._stall = StallWatch(
+            loop,
+            limits.write_stall_seconds,
+            pending_bytes=self._pending_bytes,
+            stalled=self.abort,
+        )
+        self.peer_address = ""
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """TCP is there."""
+        tcp = cast("asyncio.Transport", transport)
+        tcp.set_write_buffer_limits(self._limits.write_high_water_bytes)
+        self._transport = tcp
+        self.peer_address = _plain_address(transport.get_extra_info("peername"))
+        self._connected()
+
+    def data_received(self, data: bytes) -> None:
+        """Some plaintext, for there is no TLS."""
+        if self._inner is not None and not self._is_deaf:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool:
+        """The client sends no more: it may still read (FR34)."""
+        self._end()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """TCP is gone."""
+        self._transport = None
+        self._stall.cancel()
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost()
+        self._on_closed(self)
+
+    def pause_writing(self) -> None:
+        """The write buffer is over its mark."""
+        self._stall.start()
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The write buffer is low again."""
+        self._stall.stop()
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    # What the inner side sees
+
+    def write(self, data: bytes) -> None:
+        """Send; on a lost connection bytes vanish."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def linger(self) -> None:
+        """End the sending; what the client still sends is not even looked at.
+
+        To be followed by `close` after a while. Closing at once, with bytes unread, would send a
+        reset that can overtake the last answer (RFC 9112 §9.6).
+        """
+        self._is_deaf = True
+        if self._transport is not None:
+            self._say_goodbye(self._transport)
+            self._transport.resume_reading()
+            self._transport.write_eof()
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._transport is not None and not self._transport.is_closing():
+            if not self._is_deaf:
+                self._say_goodbye(self._transport)
+            self._shut(self._transport)
+
+    def cut(self) -> None:
+        """Flush and close so that the client sees that the end is missing."""
+        if self._transport is not None and not self._transport.is_closing():
+            # For a body without length, plain TCP has no other way to say it.
+            handle = self._transport.get_extra_info("socket")
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self._shut(self._transport)
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the listener sees
+
+    def drain(self) -> None:
+        """Finish what is running, then close."""
+        if self._inner is not None:
+            self._inner.drain()
+
+    # For TLS to differ in
+
+    def _connected(self) -> None:
+        self._inner = self._make_inner(self)
+
+    def _say_goodbye(self, transport: asyncio.Transport) -> None:
+        """Tell the client that this is a proper end; TCP's own is enough here."""
+
+    def _end(self) -> None:
+        """Tell the inner side once that the client sends no more; without one, that is all."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if self._inner is None:
+            self.abort()
+        elif not self._inner.eof_received():
+            self.close()
+
+    def _shut(self, transport: asyncio.Transport) -> None:
+        self._is_deaf = True
+        self._stall.start()
+        transport.close()
+
+    def _pending_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+def _plain_address(peername: tuple[str, int] | None) -> str:
+    """The IP address; IPv4 that came in on a dual-stack socket is written as IPv4."""
+    if not peername:
+        # Gone before it was looked at.
+        return ""
+    return peername[0].removeprefix("::ffff:") if "." in peername[0] else peername[0]

@@ -1,0 +1,315 @@
+"""Plaintext towards the client: parser, timers, keep-alive, queue; one exchange after the other."""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from pyrbacproxy.dataplane.deadline import Deadline
+from pyrbacproxy.dataplane.decisions import Decisions
+from pyrbacproxy.dataplane.exchange import Exchange, refusal
+from pyrbacproxy.dataplane.flow_control import Brake, Reason
+from pyrbacproxy.dataplane.half_closed import HalfClosed
+from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
+from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.dataplane.sinks import Ending
+from pyrbacproxy.http1 import writer
+from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http1.parser import END, RequestReceived
+from pyrbacproxy.peer import Peer
+from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+
+
+class Transport(Protocol):
+    """What of a `client_transport.ClientTransport` is used."""
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        ...
+
+    def linger(self) -> None:
+        """End the sending and swallow what still comes, until closed."""
+        ...
+
+    def close(self) -> None:
+        """Flush and close."""
+        ...
+
+    def cut(self) -> None:
+        """Flush and close so that the end is seen to be missing."""
+        ...
+
+
+class _Stage(Enum):
+    OPEN = auto()
+    LINGERING = auto()
+    CLOSED = auto()
+
+
+class Downstream:
+    """One client connection's exchanges; a `client_transport.Inner` and a `sinks.ClientSink`.
+
+    `peer` is asked for each request (`PeerSource`, or a constant without TLS).
+    """
+
+    __slots__ = (
+        "_brake",
+        "_deadline",
+        "_decisions",
+        "_exchange",
+        "_half_closed",
+        "_has_ended",
+        "_is_advancing",
+        "_is_draining",
+        "_is_in_head",
+        "_peer",
+        "_queue",
+        "_services",
+        "_stage",
+        "_transport",
+        "is_write_paused",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        services: Services,
+        *,
+        peer: Callable[[], Peer],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._transport = transport
+        self._services = services
+        self._peer = peer
+        self._queue = RequestQueue(max_head_bytes=services.limits.max_header_bytes)
+        self._exchange: Exchange | None = None
+        self._decisions = Decisions(services, self)
+        self._half_closed: HalfClosed | None = None
+        self._brake = Brake()
+        self._stage = _Stage.OPEN
+        self._has_ended = False
+        self._is_advancing = False
+        self._is_draining = False
+        self._is_in_head = False
+        self.is_write_paused = False
+        self._deadline = Deadline(loop, self._due)
+        self._deadline.set(services.limits.idle_seconds)
+
+    # client_transport.Inner
+
+    def data_received(self, data: bytes) -> None:
+        """Some plaintext."""
+        if self._stage is not _Stage.OPEN:
+            return
+        if self._exchange is None and self._queue.is_idle and not self.is_write_paused:
+            exchange = self._decisions.recall(data, self._peer())
+            if exchange is not None:
+                self._begin(exchange)
+                exchange.request_ended()
+                self._decisions.forward(exchange)
+                return
+        is_current = self._queue.feed(data)
+        self._advance()
+        if self._queue or not is_current:
+            self.pause_reading(Reason.QUEUE)
+
+    def eof_received(self) -> bool:
+        """The client sends no more; true keeps the other direction open."""
+        self._has_ended = True
+        exchange = self._exchange
+        if self._stage is not _Stage.OPEN:
+            return False
+        if exchange is None:
+            return bool(self._queue)
+        if not exchange.is_request_ended:
+            exchange.client_gone()
+            return False
+        self._half_closed = HalfClosed(exchange, self, self._services.limits)
+        return True
+
+    def connection_lost(self) -> None:
+        """Closed, by whomever."""
+        self._stage = _Stage.CLOSED
+        self._queue.clear()
+        self._deadline.cancel()
+        if self._exchange is not None:
+            self._exchange.client_gone()
+
+    def pause_writing(self) -> None:
+        """The write buffer is over its mark."""
+        self.is_write_paused = True
+        if self._exchange is not None:
+            self._exchange.client_paused()
+
+    def resume_writing(self) -> None:
+        """The write buffer is low again."""
+        self.is_write_paused = False
+        if self._exchange is not None:
+            self._exchange.client_resumed()
+        self._advance()
+
+    def drain(self) -> None:
+        """Finish what is running, then close."""
+        self._is_draining = True
+        if self._exchange is None and not self._queue and not self._queue.has_begun_head:
+            self._close()
+
+    # sinks.ClientSink
+
+    @property
+    def must_close(self) -> bool:
+        """Whether the connection ends with this exchange."""
+        return self._is_draining or (self._has_ended and not self._queue)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self._transport.write(data)
+
+    def pause_reading(self, reason: Reason) -> None:
+        """Stop handing over body bytes."""
+        if self._brake.hold(reason):
+            self._transport.pause_reading()
+
+    def resume_reading(self, reason: Reason) -> None:
+        """Go on, if nobody else holds it."""
+        if self._brake.release(reason):
+            self._transport.resume_reading()
+
+    def wake_after(self, seconds: float) -> None:
+        """Wake the exchange after so many seconds."""
+        self._deadline.set(seconds)
+
+    def finished(self, ending: Ending) -> None:
+        """The exchange is over: the next one, or the end."""
+        exchange, self._exchange = self._exchange, None
+        self._half_closed = None
+        self.resume_reading(Reason.BODY_WAITS | Reason.UPSTREAM_FULL)
+        if ending is Ending.ABORT:
+            self._stage = _Stage.CLOSED
+            self._transport.cut()
+        elif ending is Ending.KEEP_ALIVE and not self.must_close:
+            self._advance()
+        elif exchange is not None and exchange.is_request_ended and not self._queue:
+            self._close()
+        else:
+            self._linger()
+
+    # One request after the other
+
+    def _advance(self) -> None:
+        """Work the queue off as far as it goes; a loop, for a refusal may be answered in it."""
+        if self._is_advancing or self._stage is not _Stage.OPEN:
+            return
+        self._is_advancing = True
+        try:
+            while self._stage is _Stage.OPEN and self._is_next_due():
+                self._take(self._queue.take())
+        finally:
+            self._is_advancing = False
+        if self._stage is _Stage.OPEN:
+            self._settle()
+
+    def _is_next_due(self) -> bool:
+        if self._exchange is not None:
+            return bool(self._queue) and not self._exchange.is_request_ended
+        self._queue.refill()
+        return bool(self._queue) and not self.is_write_paused
+
+    def _take(self, event: Queued) -> None:
+        exchange = self._exchange
+        if isinstance(event, RequestReceived):
+            exchange, question = self._decisions.open(event, self._peer())
+            self._begin(exchange)
+            self._decisions.ask(exchange, question)
+        elif isinstance(event, RemoteProtocolError):
+            if exchange is None:
+                self._refuse(event)
+            else:
+                exchange.request_broken(event.status)
+        elif exchange is not None:
+            if event is END:
+                exchange.request_ended()
+            elif isinstance(event, bytes):
+                exchange.request_side.body(event)
+            else:
+                exchange.request_side.trailers(event.headers)
+
+    def _settle(self) -> None:
+        """The queue stands still: read on, and set the deadline for what is waited for."""
+        if not self._queue:
+            self.resume_reading(Reason.QUEUE)
+        if self._exchange is not None:
+            return
+        limits = self._services.limits
+        if not self._queue.has_begun_head:
+            self._is_in_head = False
+            if self.must_close:
+                self._close()
+            else:
+                self._deadline.set(limits.idle_seconds)
+        elif not self._is_in_head:
+            # Once for each head, not for each byte of it (FR58).
+            self._is_in_head = True
+            self._deadline.set(limits.read_header_seconds)
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._deadline.clear()
+        self._is_in_head = False
+        self._exchange = exchange
+
+    def _refuse(self, fault: RemoteProtocolError) -> None:
+        """Answer a head that is none; nothing after it is served."""
+        services = self._services
+        response = refusal(fault.status)
+        answer = writer.whole(response, date=services.date(), is_head=False, close=True)
+        self._transport.write(answer)
+        services.observe(_malformed(self._peer(), response.status, services.clock()))
+        self._linger()
+
+    # The end
+
+    def _due(self) -> None:
+        """The deadline has come."""
+        if self._half_closed is not None:
+            self._half_closed.woken()
+        elif self._exchange is not None:
+            self._exchange.woken()
+        else:
+            self._close()
+
+    def _linger(self) -> None:
+        """Our last word is said, but the client may still be talking."""
+        self._stage = _Stage.LINGERING
+        self._queue.clear()
+        self._transport.linger()
+        if self._has_ended:
+            self._close()
+        else:
+            self._deadline.set(self._services.limits.linger_seconds)
+
+    def _close(self) -> None:
+        self._stage = _Stage.CLOSED
+        self._queue.clear()
+        self._deadline.clear()
+        self._transport.close()
+
+
+def _malformed(peer: Peer, status: int, instant: float) -> ExchangeRecord:
+    return ExchangeRecord(
+        peer.address,
+        "",
+        "",
+        decided=Decided(Outcome.REFUSED),
+        status=status,
+        started_at=instant,
+        ended_at=instant,
+        failure="malformed request",
+    )

@@ -1,0 +1,282 @@
+"""One request and its response: the state machine, on two small sinks.
+
+Events come in as method calls, actions go out as calls of the sinks; it never waits and knows no
+socket. Two halves move on their own, each by its table (`request_side`, `response_side`). The
+exchange is over when the response is, and the request too unless the connection closes.
+
+- The upstream sees nothing before the verdict.
+- After the first byte of a response head went to the client there is no second response: what
+  breaks then ends in an abort that the client can see (RFC 9112 §8).
+- A final answer is relayed at once, body received or not; an unread body is drained if it is
+  short, else the connection closes: body text is never taken for the next request (FR15).
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from pyrbacproxy.dataplane.flow_control import Reason
+from pyrbacproxy.dataplane.heads import NO_LINES, announced_trailers
+from pyrbacproxy.dataplane.request_side import RequestSide
+from pyrbacproxy.dataplane.response_side import ResponseSide, ResponseState
+from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.dataplane.sinks import ClientSink, Ending, UpstreamSink
+from pyrbacproxy.handler import Respond, Verdict
+from pyrbacproxy.http1.framing import Framing, Kind
+from pyrbacproxy.http1.head import RequestHead, ResponseHead
+from pyrbacproxy.http1.parser import ResponseReceived
+from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.record import Decided, ExchangeRecord
+
+_SWITCHING_PROTOCOLS = 101
+_BAD_GATEWAY = Response(502)
+
+
+def refusal(status: int) -> Response:
+    """Our answer to a client that broke the protocol: the status in words; the connection ends."""
+    return text(status, f"{status} {HTTPStatus(status).phrase}", must_close=True)
+
+
+class Exchange:
+    """One request and its response. `record` is filled on the way and observed at the end.
+
+    `keeps_alive`: the client is willing to send another request afterwards. `cancel` ends the
+    running decision and is set by who started it; `upstream_head` is what was sent upstream, for
+    those who remember decisions. Bodies and trailers go straight to
+    `request_side` and `response_side`.
+    """
+
+    __slots__ = (
+        "_client",
+        "_ending",
+        "_has_retried",
+        "_keeps_alive",
+        "_services",
+        "_upstream",
+        "cancel",
+        "record",
+        "request_side",
+        "response_side",
+        "upstream_head",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        client: ClientSink,
+        record: ExchangeRecord,
+        *,
+        head: RequestHead,
+        framing: Framing,
+        keeps_alive: bool,
+    ) -> None:
+        self.record = record
+        self.cancel: Callable[[], None] | None = None
+        self.upstream_head = b""
+        self._services = services
+        self._client = client
+        self._keeps_alive = keeps_alive
+        self.request_side = RequestSide(services, client, record, head=head, framing=framing)
+        self.response_side = ResponseSide(services, client, record, head)
+        self._upstream: UpstreamSink | None = None
+        self._ending = Ending.KEEP_ALIVE
+        self._has_retried = False
+
+    # The verdict
+
+    def decided(self, verdict: Verdict) -> None:
+        """Answer, or forward.
+
+        Raises LocalProtocolError for a head that cannot be written; nothing was done then.
+        """
+        if isinstance(verdict, Respond):
+            self._note(verdict.decided)
+            self.respond(verdict.response)
+            return
+        request = self.request_side
+        announced = NO_LINES
+        if request.framing.kind is Kind.CHUNKED:
+            announced = announced_trailers(request.head.headers, self._services.clean_trailers)
+        heads = self._services.heads
+        head = heads.request(verdict.head, request.framing, announced=announced)
+        self.forward(verdict.decided, head)
+
+    def forward(self, decided: Decided, upstream_head: bytes) -> None:
+        """Send this head upstream, without another look at it."""
+        self._note(decided)
+        self.upstream_head = upstream_head
+        self.response_side.step(ResponseState.CONNECTING)
+        self._services.connector.connect(self, is_fresh=False)
+
+    def respond(self, response: Response) -> None:
+        """Give an answer of our own instead of an upstream's; the upstream is dropped."""
+        self._drop_upstream()
+        closes = response.must_close or not self._may_keep_alive()
+        if closes:
+            self._ending = Ending.CLOSE
+        self.response_side.whole(response, closes=closes)
+        self.request_side.discard()
+        self._finish_if_over()
+
+    # The client's events
+
+    @property
+    def is_request_ended(self) -> bool:
+        """Whether all of the request was received, and passed on."""
+        return self.request_side.is_ended
+
+    def request_ended(self) -> None:
+        """The client's request is complete."""
+        self.request_side.ended()
+        self._finish_if_over()
+
+    def request_broken(self, status: int) -> None:
+        """The client's body cannot be read on: 400 if nothing was answered yet (D30)."""
+        self.record.failure = "malformed request body"
+        if self.response_side.state in (ResponseState.RELAYING, ResponseState.DONE):
+            self._abort()
+        else:
+            self._cancel_decision()
+            self.respond(refusal(status))
+
+    def client_paused(self) -> None:
+        """The client's write buffer is over its mark: read no more from the upstream."""
+        if self._upstream is not None:
+            self._upstream.pause_reading()
+
+    def client_resumed(self) -> None:
+        """The client's write buffer is low again."""
+        if self._upstream is not None:
+            self._upstream.resume_reading()
+
+    def client_gone(self) -> None:
+        """The client's connection is lost: so is the upstream's, at once (FR51)."""
+        self.record.failure = "client gone"
+        self._cancel_decision()
+        self._abort()
+
+    def woken(self) -> None:
+        """The time asked for by `wake_after` has come."""
+        if self.request_side.expects_continue:
+            # The upstream keeps silent about `Expect`, and the client about its body.
+            self.response_side.go_ahead()
+
+    # The upstream's events
+
+    @property
+    def wants_upstream(self) -> bool:
+        """Whether a connection is still waited for."""
+        return self.response_side.state is ResponseState.CONNECTING
+
+    def upstream_ready(self, upstream: UpstreamSink) -> None:
+        """Send the head, and the body bytes that waited."""
+        self.response_side.step(ResponseState.AWAITING)
+        self._upstream = upstream
+        upstream.begin(self, method=self.request_side.head.method, head=self.upstream_head)
+        self.request_side.attach(upstream)
+        if self.request_side.framing.has_body and self.request_side.expects_continue:
+            self._client.wake_after(self._services.limits.continue_seconds)
+
+    def upstream_failed(self, status: int, failure: str) -> None:
+        """No connection: 502 or 504."""
+        self.record.failure = failure
+        self.respond(Response(status))
+
+    def upstream_lost(self, failure: str) -> None:
+        """The connection ended too early.
+
+        Ask again where that is safe, else 502; after the head it is an abort.
+        """
+        upstream, self._upstream = self._upstream, None
+        self.request_side.detach()
+        is_awaiting = self.response_side.state is ResponseState.AWAITING
+        if is_awaiting and upstream is not None and self._may_retry(upstream):
+            self._has_retried = True
+            self.response_side.step(ResponseState.CONNECTING)
+            self._services.connector.connect(self, is_fresh=True)
+            return
+        self.record.failure = failure
+        if is_awaiting:
+            self.respond(_BAD_GATEWAY)
+        else:
+            self._abort()
+
+    def upstream_paused(self) -> None:
+        """The upstream takes no more: read no more of the client's body."""
+        self._client.pause_reading(Reason.UPSTREAM_FULL)
+
+    def upstream_resumed(self) -> None:
+        """The upstream takes more."""
+        self._client.resume_reading(Reason.UPSTREAM_FULL)
+
+    def interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on."""
+        # Who has answered so far is no stale connection.
+        self._has_retried = True
+        self.response_side.interim(head)
+
+    def response(self, received: ResponseReceived) -> None:
+        """Begin to relay the final response."""
+        self.record.upstream_answered_at = self._services.clock()
+        if received.head.status == _SWITCHING_PROTOCOLS:
+            # Tunnels begin here, once they are served; until then, and for a switch that nobody
+            # asked for also then, the original's answer is 502.
+            self.record.failure = "upstream switched protocols"
+            self.respond(_BAD_GATEWAY)
+            return
+        closes = not self._may_keep_alive()
+        must_close = self.response_side.head(received, closes=closes)
+        if closes or must_close:
+            self._ending = Ending.CLOSE
+
+    def response_ended(self) -> None:
+        """The upstream's response is complete, and its connection out of our hands."""
+        self._upstream = None
+        self.response_side.ended()
+        self.request_side.discard()
+        self._finish_if_over()
+
+    # What several of them need
+
+    def _note(self, decided: Decided) -> None:
+        self.record.decided = decided
+        self.record.decided_at = self._services.clock()
+
+    def _may_keep_alive(self) -> bool:
+        """Whether the client's connection can serve on after this response."""
+        request = self.request_side
+        return (
+            self._keeps_alive
+            and not self._client.must_close
+            and (request.is_ended or (request.can_be_drained and not request.expects_continue))
+        )
+
+    def _may_retry(self, upstream: UpstreamSink) -> bool:
+        return upstream.is_reused and not self._has_retried and self.request_side.can_be_repeated
+
+    def _cancel_decision(self) -> None:
+        if self.response_side.state is ResponseState.DECIDING and self.cancel is not None:
+            self.cancel()
+
+    def _drop_upstream(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        self.request_side.detach()
+        if upstream is not None:
+            upstream.close()
+
+    def _finish_if_over(self) -> None:
+        is_answered = self.response_side.state is ResponseState.DONE
+        if is_answered and (self.request_side.is_ended or self._ending is not Ending.KEEP_ALIVE):
+            self._finish(self._ending)
+
+    def _abort(self) -> None:
+        """End it so that nobody can take the response for complete."""
+        self._drop_upstream()
+        self.response_side.flush()
+        if self.response_side.state is not ResponseState.DONE:
+            self.response_side.step(ResponseState.DONE)
+        self._finish(Ending.ABORT)
+
+    def _finish(self, ending: Ending) -> None:
+        self.record.ended_at = self._services.clock()
+        self._services.observe(self.record)
+        self._client.finished(ending)

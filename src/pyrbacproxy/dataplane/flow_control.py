@@ -1,0 +1,40 @@
+"""Who is paused by whom: the reasons why one side is not being read. Books only.
+
+Reading pauses with the first reason and goes on with the last, so that two parties that hold the
+same side cannot release each other's hold.
+"""
+
+from enum import Flag, auto
+
+
+class Reason(Flag):
+    """Why a side is not read."""
+
+    BODY_WAITS = auto()  # body bytes are here, but nobody to give them to yet
+    UPSTREAM_FULL = auto()  # the upstream's write buffer is over its mark
+    QUEUE = auto()  # pipelined requests wait for their turn
+
+
+NOTHING = Reason(0)
+
+
+class Brake:
+    """The reasons that hold one side."""
+
+    __slots__ = ("_reasons",)
+
+    def __init__(self) -> None:
+        self._reasons = NOTHING
+
+    def hold(self, reason: Reason) -> bool:
+        """Add a reason; true when it is the first, so that reading must pause now."""
+        is_first = not self._reasons
+        self._reasons |= reason
+        return is_first
+
+    def release(self, reason: Reason) -> bool:
+        """Remove a reason (or several); true when none is left, so that reading may go on now."""
+        if not self._reasons & reason:
+            return False
+        self._reasons &= ~reason
+        return not self._reasons

@@ -1,0 +1,44 @@
+"""What becomes of an exchange whose client ended its sending after a whole request.
+
+It may still read, and then it gets its answer (FR34); or it is gone, and then the upstream's
+work is for nobody (FR51). TCP tells the two apart only to who writes: a client that is gone
+answers with a reset.
+
+Before the response head the bytes for that are a 100 (Continue), which whoever still reads discards
+(RFC 9110 §15.2.1). Later there is nothing to send but the response: while it comes the writes
+tell, and when it rests the client is taken for gone, as by the original at once.
+"""
+
+from pyrbacproxy.dataplane.exchange import Exchange
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.response_side import ResponseState
+from pyrbacproxy.dataplane.sinks import ClientSink
+
+
+class HalfClosed:
+    """Looks after one exchange; asks the client's side to call `woken` after a while."""
+
+    __slots__ = ("_client", "_exchange", "_limits", "_sent_bytes")
+
+    def __init__(self, exchange: Exchange, client: ClientSink, limits: Limits) -> None:
+        self._exchange = exchange
+        self._client = client
+        self._limits = limits
+        self._sent_bytes = -1
+        is_relaying = exchange.response_side.state is ResponseState.RELAYING
+        client.wake_after(
+            limits.half_closed_rest_seconds if is_relaying else limits.half_closed_seconds
+        )
+
+    def woken(self) -> None:
+        """Make a client that is gone tell so."""
+        exchange = self._exchange
+        if exchange.response_side.state is not ResponseState.RELAYING:
+            exchange.response_side.go_ahead()
+            return
+        sent = exchange.record.sent_bytes
+        if sent == self._sent_bytes and not self._client.is_write_paused:
+            exchange.client_gone()
+            return
+        self._sent_bytes = sent
+        self._client.wake_after(self._limits.half_closed_rest_seconds)

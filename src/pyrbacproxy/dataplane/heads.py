@@ -1,0 +1,165 @@
+"""Both heads as they leave us: a request's towards the upstream, a response's towards the client.
+
+Here, and only here, framing is written: who decides about a request hands over headers without
+Content-Length and Transfer-Encoding, and the body is framed anew for each side (RFC 9112 §6), so
+that no length or coding is ever copied through.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+
+from pyrbacproxy.http1 import forwarding, framing, writer
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.parser import ResponseReceived
+
+# nginx and others change Date each second; more heads are not worth keeping, nor are long ones.
+_MAX_KNOWN = 32
+_MAX_KNOWN_BYTES = 4096
+NO_LINES = Headers()
+
+
+def same_trailers(trailers: Headers) -> Headers:
+    """A `clean` for trailers that must not lose more than what no trailer may be."""
+    return trailers
+
+
+def relayed_trailers(trailers: Headers, clean: Callable[[Headers], Headers]) -> Headers:
+    """The trailers that go on, never merged into the headers."""
+    return clean(forwarding.trailers(trailers))
+
+
+def announced_trailers(headers: Headers, clean: Callable[[Headers], Headers]) -> Headers:
+    """The `Trailer` header with those names that may go on; empty if none was announced."""
+    names = Headers((name.title(), b"") for name in headers.tokens(b"trailer"))
+    kept = relayed_trailers(names, clean)
+    return Headers([(b"Trailer", b", ".join(name for name, _ in kept))] if kept.pairs else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What of the upstream's address stands in a request head (reference 4.1.3).
+
+    `authority` is its host:port, used when the client named no host. `absolute_prefix`
+    (`http://host:port`) and `proxy_authorization` are set when a plain HTTP proxy stands between
+    us and the upstream.
+    """
+
+    authority: bytes
+    base_path: bytes = b""
+    raw_query: bytes = b""
+    absolute_prefix: bytes = b""
+    proxy_authorization: bytes = b""
+
+    def target(self, target: bytes) -> bytes:
+        """An origin-form target joined to the base path with one slash, the queries with `&`."""
+        path, mark, query = target.partition(b"?")
+        if self.base_path.endswith(b"/") and path.startswith(b"/"):
+            path = path[1:]
+        if self.raw_query:
+            mark, query = b"?", b"&".join(filter(None, (self.raw_query, query)))
+        return self.absolute_prefix + self.base_path + path + mark + query
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedHead:
+    """A response head as the client gets it.
+
+    `is_chunked`: the body is sent in chunks of our own. `must_close`: only the connection's end can
+    end the body. `made_on` is the Date that we added, b"" when the upstream sent one.
+    """
+
+    raw: bytes
+    is_chunked: bool
+    must_close: bool
+    made_on: bytes
+
+
+class Heads:
+    """Writes heads for one destination, and remembers the response heads that upstreams repeat."""
+
+    __slots__ = ("_destination", "_known")
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._known: dict[tuple[bytes, bool, int, bool], RelayedHead] = {}
+
+    def request(
+        self, head: RequestHead, body: framing.Framing, *, announced: Headers = NO_LINES
+    ) -> bytes:
+        """The head towards the upstream; `head` is finished but for framing.
+
+        Raises LocalProtocolError.
+        """
+        destination = self._destination
+        lines = list(head.headers.pairs)
+        if not head.headers.get(b"host"):
+            # Reference 15.5.
+            kept = head.headers.without((b"host",)).pairs
+            lines = [(b"Host", destination.authority), *kept]
+        lines += framing.request_lines(body, head.method)
+        lines += announced.pairs
+        if destination.proxy_authorization:
+            lines.append((b"Proxy-Authorization", destination.proxy_authorization))
+        target = destination.target(head.target)
+        return writer.request_head(RequestHead(head.method, target, Headers(lines), minor=1))
+
+    def response(
+        self, received: ResponseReceived, *, minor: int, closes: bool, date: bytes
+    ) -> RelayedHead:
+        """The head towards a client of that minor version; `closes`: its connection ends then."""
+        # The same bytes mean a body or none: that depends on the method.
+        is_bodyless = received.framing.kind is framing.Kind.NONE
+        key = (received.raw, is_bodyless, minor, closes)
+        known = self._known.get(key)
+        if known is not None and known.made_on in (b"", date):
+            return known
+        made = _relayed(received, minor=minor, closes=closes, date=date)
+        if len(received.raw) <= _MAX_KNOWN_BYTES:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = made
+        return made
+
+
+def _relayed(received: ResponseReceived, *, minor: int, closes: bool, date: bytes) -> RelayedHead:
+    head, body = received.head, received.framing
+    is_streamed = body.kind in (framing.Kind.CHUNKED, framing.Kind.UNTIL_CLOSE)
+    is_chunked = is_streamed and minor > 0
+    must_close = is_streamed and not is_chunked
+    lines = list(forwarding.response_headers(head.headers).pairs)
+    lines += framing.response_lines(body, head, can_chunk=minor > 0)
+    if is_chunked:
+        lines += announced_trailers(head.headers, same_trailers).pairs
+    made_on = b"" if b"date" in head.headers else date
+    if made_on:
+        lines.append((b"Date", made_on))
+    # An HTTP/1.0 client expects the end anyway, and must be told when it is spared.
+    if minor == 0 and not (closes or must_close):
+        lines.append((b"Connection", b"keep-alive"))
+    elif minor > 0 and closes:
+        lines.append((b"Connection", b"close"))
+    raw = writer.response_head(ResponseHead(head.status, head.reason, Headers(lines), minor=minor))
+    return RelayedHead(raw, is_chunked=is_chunked, must_close=must_close, made_on=made_on)
+
+
+class HttpDate:
+    """The Date header's value, made once a second (RFC 9110 §5.6.7).
+
+    `wall_clock` tells seconds since the epoch.
+    """
+
+    __slots__ = ("_second", "_text", "_wall_clock")
+
+    def __init__(self, wall_clock: Callable[[], float]) -> None:
+        self._wall_clock = wall_clock
+        self._second = -1
+        self._text = b""
+
+    def __call__(self) -> bytes:
+        """The date of now."""
+        second = int(self._wall_clock())
+        if second != self._second:
+            self._second = second
+            self._text = formatdate(second, usegmt=True).encode()
+        return self._text

@@ -1,0 +1,152 @@
+"""The request's half of an exchange: its body on the way from the client to the upstream.
+
+Body bytes that come before there is an upstream wait, and the client is not read meanwhile; those
+that come after the answer is given go nowhere (FR15).
+"""
+
+from enum import Enum, auto
+
+from pyrbacproxy.dataplane.flow_control import Reason
+from pyrbacproxy.dataplane.heads import relayed_trailers
+from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.dataplane.sinks import ClientSink, UpstreamSink
+from pyrbacproxy.http1 import writer
+from pyrbacproxy.http1.framing import Framing, Kind
+from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.record import ExchangeRecord
+
+# Safe methods (RFC 9110 §9.2.1): asking twice changes nothing, so a stale connection is forgiven.
+_REPLAYABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE"))
+
+
+class RequestState(Enum):
+    """Where the request's body is."""
+
+    RECEIVING = auto()
+    DISCARDING = auto()  # answered already: what still comes goes nowhere
+    ENDED = auto()
+
+
+_STEPS = {
+    RequestState.RECEIVING: (RequestState.ENDED, RequestState.DISCARDING),
+    RequestState.DISCARDING: (RequestState.ENDED,),
+    RequestState.ENDED: (),
+}
+
+
+class RequestSide:
+    """Passes a request's body on; counts it in `record`."""
+
+    __slots__ = (
+        "_client",
+        "_record",
+        "_services",
+        "_trailers",
+        "_upstream",
+        "_waiting",
+        "framing",
+        "head",
+        "state",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        client: ClientSink,
+        record: ExchangeRecord,
+        *,
+        head: RequestHead,
+        framing: Framing,
+    ) -> None:
+        self._services = services
+        self._client = client
+        self._record = record
+        self.head = head
+        self.framing = framing
+        self.state = RequestState.RECEIVING
+        self._upstream: UpstreamSink | None = None
+        # Framed already.
+        self._waiting: list[bytes] = []
+        self._trailers: Headers | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether all of it was received."""
+        return self.state is RequestState.ENDED
+
+    @property
+    def can_be_drained(self) -> bool:
+        """Whether the rest is short enough to be read, so that another request can follow it."""
+        if self.is_ended or not self.framing.has_body:
+            return True
+        left = self.framing.length - self._record.received_bytes
+        is_short = left <= self._services.limits.max_drained_bytes
+        return self.framing.kind is Kind.LENGTH and is_short
+
+    @property
+    def can_be_repeated(self) -> bool:
+        """Whether it may be sent again when an idle connection proves stale (RFC 9112 §9.3.1)."""
+        return self.head.method in _REPLAYABLE and not self.framing.has_body
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client holds its body back until it is told to go ahead (RFC 9110 §10.1.1).
+
+        HTTP/1.0 knows no such thing, and a client that has begun waits no more.
+        """
+        return (
+            self.state is RequestState.RECEIVING
+            and self.framing.has_body
+            and self.head.minor > 0
+            and not self._record.received_bytes
+            and b"expect" in self.head.headers
+        )
+
+    def attach(self, upstream: UpstreamSink) -> None:
+        """Here is who takes the body: what waited goes first."""
+        self._upstream = upstream
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for data in waiting:
+                upstream.write(data)
+            self._client.resume_reading(Reason.BODY_WAITS)
+
+    def detach(self) -> None:
+        """The upstream takes no more."""
+        self._upstream = None
+
+    def discard(self) -> None:
+        """The answer is given: the rest goes nowhere."""
+        if self.state is RequestState.RECEIVING:
+            self._step(RequestState.DISCARDING)
+            self._upstream = None
+            self._waiting.clear()
+            self._client.resume_reading(Reason.BODY_WAITS | Reason.UPSTREAM_FULL)
+
+    def body(self, data: bytes) -> None:
+        """Body bytes, without framing."""
+        self._record.received_bytes += len(data)
+        if self.state is RequestState.RECEIVING:
+            self._pass_on(writer.chunk(data) if self.framing.kind is Kind.CHUNKED else data)
+
+    def trailers(self, trailers: Headers) -> None:
+        """What follows a chunked body, relayed but never merged into the head (D35)."""
+        self._trailers = relayed_trailers(trailers, self._services.clean_trailers)
+
+    def ended(self) -> None:
+        """The request is complete."""
+        if self.state is RequestState.RECEIVING and self.framing.kind is Kind.CHUNKED:
+            self._pass_on(writer.last_chunk(self._trailers))
+        self._step(RequestState.ENDED)
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._upstream is not None:
+            self._upstream.write(data)
+        else:
+            self._waiting.append(data)
+            self._client.pause_reading(Reason.BODY_WAITS)
+
+    def _step(self, state: RequestState) -> None:
+        if state not in _STEPS[self.state]:
+            raise RuntimeError(f"{self.state} cannot become {state}")
+        self.state = state

@@ -1,0 +1,155 @@
+"""The response's half of an exchange: from the upstream's events to the client's bytes.
+
+What comes in one read goes out in one write: a head waits for the first bytes of its body, until
+`flush` at the latest, so that both fill one TLS record. Long pieces are passed on without a copy.
+"""
+
+from enum import Enum, auto
+
+from pyrbacproxy.dataplane.heads import relayed_trailers, same_trailers
+from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.dataplane.sinks import ClientSink
+from pyrbacproxy.http1 import forwarding, writer
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.parser import ResponseReceived
+from pyrbacproxy.http1.response import Response
+from pyrbacproxy.record import ExchangeRecord
+
+_CONTINUE = 100
+_GO_AHEAD = b"HTTP/1.1 100 Continue\r\n\r\n"
+# One TLS record. Joining longer pieces would cost more than the record that it saves.
+_JOINED_BYTES = 16_384
+
+
+class ResponseState(Enum):
+    """Where the response is."""
+
+    DECIDING = auto()
+    CONNECTING = auto()
+    AWAITING = auto()  # the upstream has the head
+    RELAYING = auto()  # the client has a response head
+    DONE = auto()
+
+
+_STEPS = {
+    ResponseState.DECIDING: (ResponseState.CONNECTING, ResponseState.DONE),
+    ResponseState.CONNECTING: (ResponseState.AWAITING, ResponseState.DONE),
+    ResponseState.AWAITING: (
+        ResponseState.RELAYING,
+        ResponseState.DONE,
+        ResponseState.CONNECTING,  # once more, on a fresh connection
+    ),
+    ResponseState.RELAYING: (ResponseState.DONE,),
+    ResponseState.DONE: (),
+}
+
+
+class ResponseSide:
+    """Writes one response to the client; counts its body and notes its status in `record`."""
+
+    __slots__ = (
+        "_client",
+        "_has_gone_ahead",
+        "_is_chunked",
+        "_is_head",
+        "_minor",
+        "_out",
+        "_record",
+        "_services",
+        "_trailers",
+        "state",
+    )
+
+    def __init__(
+        self, services: Services, client: ClientSink, record: ExchangeRecord, request: RequestHead
+    ) -> None:
+        self._services = services
+        self._client = client
+        self._record = record
+        self._is_head = request.method == b"HEAD"
+        self._minor = request.minor
+        self.state = ResponseState.DECIDING
+        self._out: list[bytes] = []
+        self._trailers: Headers | None = None
+        self._is_chunked = False
+        self._has_gone_ahead = False
+
+    def step(self, state: ResponseState) -> None:
+        """Move on. Raises RuntimeError for a step that the table lacks: a bug of ours."""
+        if state not in _STEPS[self.state]:
+            raise RuntimeError(f"{self.state} cannot become {state}")
+        self.state = state
+
+    def whole(self, response: Response, *, closes: bool) -> None:
+        """An answer of our own instead of the upstream's."""
+        self.step(ResponseState.DONE)
+        self._record.status = response.status
+        if not self._is_head:
+            self._record.sent_bytes = len(response.body)
+        self._client.write(
+            writer.whole(
+                response,
+                date=self._services.date(),
+                is_head=self._is_head,
+                close=closes,
+                minor=self._minor,
+            )
+        )
+
+    def go_ahead(self) -> None:
+        """A 100 (Continue), once and before the answer; never to HTTP/1.0 (RFC 9110 §15.2)."""
+        if self._minor and not self._has_gone_ahead and self.state is not ResponseState.DONE:
+            self._has_gone_ahead = True
+            self._client.write(_GO_AHEAD)
+
+    def interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on."""
+        if head.status == _CONTINUE:
+            self.go_ahead()
+        elif self._minor:
+            headers = forwarding.response_headers(head.headers)
+            interim = ResponseHead(head.status, head.reason, headers)
+            self._client.write(writer.response_head(interim))
+
+    def head(self, received: ResponseReceived, *, closes: bool) -> bool:
+        """Begin the final response; true if only the connection's end can end its body."""
+        self.step(ResponseState.RELAYING)
+        head = self._services.heads.response(
+            received,
+            minor=self._minor,
+            closes=closes,
+            date=self._services.date(),
+        )
+        self._is_chunked = head.is_chunked
+        self._record.status = received.head.status
+        self._out.append(head.raw)
+        return head.must_close
+
+    def body(self, data: bytes) -> None:
+        """Body bytes, without framing."""
+        self._record.sent_bytes += len(data)
+        if self._is_chunked:
+            data = writer.chunk(data)
+        if len(data) > _JOINED_BYTES:
+            self.flush()
+            self._client.write(data)
+        else:
+            self._out.append(data)
+
+    def trailers(self, trailers: Headers) -> None:
+        """What follows the upstream's chunked body."""
+        self._trailers = relayed_trailers(trailers, same_trailers)
+
+    def ended(self) -> None:
+        """The response is complete."""
+        if self._is_chunked:
+            self._out.append(writer.last_chunk(self._trailers))
+        self.flush()
+        self.step(ResponseState.DONE)
+
+    def flush(self) -> None:
+        """Send the client what was gathered."""
+        out = self._out
+        if out:
+            self._client.write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()

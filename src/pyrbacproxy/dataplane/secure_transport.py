@@ -1,0 +1,120 @@
+"""A client connection with TLS: the `asyncio.Protocol` over TCP that runs a TLS engine.
+
+A sink and a source of plaintext. It knows no HTTP, with one exception: a client that speaks
+plain HTTP is told so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from OpenSSL import SSL
+
+from pyrbacproxy.dataplane.client_transport import ClientTransport, Inner
+from pyrbacproxy.dataplane.deadline import Deadline
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.tls.engine import PlainHttpError, ServerEngine, TlsError
+
+_LOG = logging.getLogger(__name__)
+# What every port scanner can cause is no error of ours (FR51).
+_V2 = 20 - 2
+
+
+class SecureTransport(ClientTransport):
+    """One TLS connection of a client; `make_inner` is called when the handshake is done.
+
+    `context` gives the server context of the moment, once per connection.
+    """
+
+    def __init__(
+        self,
+        make_inner: Callable[["SecureTransport"], Inner],
+        *,
+        context: Callable[[], SSL.Context],
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        on_closed: Callable[[ClientTransport], None],
+    ) -> None:
+        super().__init__(lambda _: make_inner(self), limits=limits, loop=loop, on_closed=on_closed)
+        self._engine = ServerEngine(context())
+        self._handshake = Deadline(loop, self._handshake_is_late)
+
+    def peer_chain(self) -> tuple[bytes, ...]:
+        """The certificates that the client presented (DER, leaf first), none of them verified."""
+        return self._engine.peer_chain()
+
+    def alpn(self) -> bytes:
+        """The protocol agreed on, b"" if none."""
+        return self._engine.alpn()
+
+    def data_received(self, data: bytes) -> None:
+        """Some ciphertext."""
+        transport, engine = self._transport, self._engine
+        if self._is_deaf or transport is None:
+            return
+        try:
+            plaintext = engine.receive(data)
+        except TlsError as error:
+            self._refuse(transport, error)
+            return
+        answer = engine.outgoing()
+        if answer:
+            transport.write(answer)
+        inner = self._inner
+        if inner is None:
+            if not engine.is_ready:
+                return
+            self._handshake.cancel()
+            inner = self._inner = self._make_inner(self)
+        if plaintext:
+            inner.data_received(plaintext)
+        if engine.is_peer_closed:
+            self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """TCP is gone."""
+        self._handshake.cancel()
+        super().connection_lost(exc)
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send."""
+        if self._transport is not None:
+            engine = self._engine
+            engine.send(data)
+            self._transport.write(engine.outgoing())
+
+    def cut(self) -> None:
+        """Flush and close without close_notify: the client sees that the end is missing."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._shut(self._transport)
+
+    def drain(self) -> None:
+        """Finish what is running, then close; a handshake is nothing to finish."""
+        if self._inner is None:
+            self.abort()
+        else:
+            self._inner.drain()
+
+    def _connected(self) -> None:
+        self._handshake.set(self._limits.handshake_seconds)
+
+    def _say_goodbye(self, transport: asyncio.Transport) -> None:
+        """Say close_notify; an answer to it is not waited for (RFC 8446 §6.1)."""
+        self._engine.shutdown()
+        goodbye = self._engine.outgoing()
+        if goodbye:
+            transport.write(goodbye)
+
+    def _refuse(self, transport: asyncio.Transport, error: TlsError) -> None:
+        """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close."""
+        _LOG.log(_V2, "TLS handshake error from %s: %s", self.peer_address, error)
+        last = self._engine.outgoing()
+        if isinstance(error, PlainHttpError):
+            last += error.ANSWER
+        if last:
+            transport.write(last)
+        self._shut(transport)
+
+    def _handshake_is_late(self) -> None:
+        _LOG.log(_V2, "TLS handshake error from %s: too slow", self.peer_address)
+        self.abort()

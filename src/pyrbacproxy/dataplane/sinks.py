@@ -1,0 +1,164 @@
+"""The seams of an exchange: what it needs of the client's and of the upstream's side."""
+
+from enum import Enum, auto
+from typing import Protocol
+
+from pyrbacproxy.dataplane.flow_control import Reason
+from pyrbacproxy.http1.head import Headers, ResponseHead
+from pyrbacproxy.http1.parser import ResponseReceived
+
+
+class Ending(Enum):
+    """What becomes of the client's connection when the exchange is over."""
+
+    KEEP_ALIVE = auto()
+    CLOSE = auto()
+    ABORT = auto()  # flush, then end it so that the client sees a truncated response
+
+
+class ClientSink(Protocol):
+    """The client's side, as the exchange needs it."""
+
+    @property
+    def is_write_paused(self) -> bool:
+        """Whether the write buffer is over its mark."""
+        ...
+
+    @property
+    def must_close(self) -> bool:
+        """Whether the connection ends with this exchange.
+
+        We are shutting down, or the client ended its sending.
+        """
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        ...
+
+    def pause_reading(self, reason: Reason) -> None:
+        """Stop handing over body bytes."""
+        ...
+
+    def resume_reading(self, reason: Reason) -> None:
+        """Go on, if nobody else holds it."""
+        ...
+
+    def wake_after(self, seconds: float) -> None:
+        """Call `Exchange.woken` after so many seconds, unless the exchange is over by then.
+
+        Replaces an earlier wish.
+        """
+        ...
+
+    def finished(self, ending: Ending) -> None:
+        """The exchange is over and calls nothing any more."""
+        ...
+
+
+class UpstreamSink(Protocol):
+    """One upstream connection that is the exchange's alone until it has answered."""
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether an exchange was served on it before: it may have gone stale."""
+        ...
+
+    def begin(self, user: "UpstreamUser", *, method: bytes, head: bytes) -> None:
+        """Send a request head; the answer is told to `user`."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send body bytes, framed already."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Stop reading the answer."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Go on reading it."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection at once; nothing is told any more."""
+        ...
+
+
+class ResponseSink(Protocol):
+    """Takes the body of a response."""
+
+    def body(self, data: bytes) -> None:
+        """Some of it, without framing."""
+        ...
+
+    def trailers(self, trailers: Headers) -> None:
+        """What follows a chunked body."""
+        ...
+
+    def flush(self) -> None:
+        """That was all for now: what was gathered may go to the client."""
+        ...
+
+
+class UpstreamUser(Protocol):
+    """What an upstream connection and the connector tell; the exchange is the one implementation.
+
+    `response_ended` and `upstream_lost` are the last word: the connection is out of the exchange's
+    hands by then.
+    """
+
+    @property
+    def is_request_ended(self) -> bool:
+        """Whether the upstream has the whole request, so that it may serve another one."""
+        ...
+
+    @property
+    def response_side(self) -> ResponseSink:
+        """Who takes the response's body, between `response` and the last word."""
+        ...
+
+    @property
+    def wants_upstream(self) -> bool:
+        """Whether a connection is still waited for."""
+        ...
+
+    def upstream_ready(self, upstream: UpstreamSink) -> None:
+        """Here is the connection that was asked for."""
+        ...
+
+    def upstream_failed(self, status: int, failure: str) -> None:
+        """There is none: answer 502 (refused) or 504 (too late); `failure` goes into the record."""
+        ...
+
+    def interim(self, head: ResponseHead) -> None:
+        """A 1xx other than 101."""
+        ...
+
+    def response(self, received: ResponseReceived) -> None:
+        """The final response's head."""
+        ...
+
+    def response_ended(self) -> None:
+        """The response is complete."""
+        ...
+
+    def upstream_lost(self, failure: str) -> None:
+        """The connection ended or spoke nonsense before the response was complete."""
+        ...
+
+    def upstream_paused(self) -> None:
+        """Its write buffer is over its mark."""
+        ...
+
+    def upstream_resumed(self) -> None:
+        """Its write buffer is low again."""
+        ...
+
+
+class Connector(Protocol):
+    """Finds an upstream connection."""
+
+    def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
+        """Call `upstream_ready` or `upstream_failed`, now or later; `is_fresh`: no idle one."""
+        ...
