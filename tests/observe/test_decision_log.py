@@ -1,0 +1,30 @@
+import logging
+
+import pytest
+
+from pyrbacproxy.observe.decision_log import log_notes
+from pyrbacproxy.record import Decided, ExchangeRecord, Note, Outcome
+
+
+def _record(*notes: Note) -> ExchangeRecord:
+    decided = Decided(Outcome.DENIED, notes=notes)
+    return ExchangeRecord(peer_address="192.0.2.1", method="GET", path="/", decided=decided)
+
+
+def test_each_note_is_written_at_its_level(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(1):
+        log_notes(_record(Note(0, "who"), Note(2, "why"), Note(0, "broken", is_error=True)))
+    lines = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert lines == [(logging.INFO, "who"), (18, "why"), (logging.ERROR, "broken")]
+
+
+def test_a_percent_sign_in_a_note_is_text(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(1):
+        log_notes(_record(Note(0, "path /%s")))
+    assert caplog.records[0].getMessage() == "path /%s"
+
+
+def test_an_exchange_that_was_not_decided_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(1):
+        log_notes(ExchangeRecord(peer_address="192.0.2.1", method="GET", path="/"))
+    assert not caplog.records
