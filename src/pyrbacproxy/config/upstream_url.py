@@ -1,6 +1,7 @@
 """The upstream's URL as Go's `url.Parse` reads it → `UpstreamSettings` without files and proxy."""
 
 import re
+from ipaddress import IPv6Address
 from urllib.parse import quote
 
 from pyrbacproxy.config.values import quoted
@@ -12,7 +13,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"//([^/]*)(.*)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
-# What Go lets stand in a host; the brackets of an IPv6 address are gone by then.
+# What may stand in a name; Go lets no more pass, and percent escapes nobody means.
 _HOST = re.compile(r"[^\x00-\x20\x7f#/?@\\^`{|}%\"<>\[\]]*")
 # RFC 3986's path characters; quote() itself keeps letters, digits and -._~ .
 _PATH = "%/:@!$&'()*+,;="
@@ -67,7 +68,7 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
             raise ValueError("missing ']' in host")
         if rest and not rest.startswith(":"):
             raise ValueError(f"invalid port {quoted(rest)} after host")
-        return _checked_host(address.replace("%25", "%", 1)), _port(rest[1:])
+        return _ipv6(address.replace("%25", "%", 1)), _port(rest[1:])
     name, colon, port = host.rpartition(":")
     if not colon:
         return _checked_host(host), None
@@ -75,9 +76,17 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
 
 
 def _checked_host(host: str) -> str:
-    if not _HOST.fullmatch(host.partition("%")[0]):
-        raise ValueError("invalid character in host name")
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"invalid character in host name {quoted(host)}")
     return host
+
+
+def _ipv6(text: str) -> str:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        raise ValueError(f"{quoted(text)} is no IPv6 address") from None
+    return text
 
 
 def _port(text: str) -> int | None:

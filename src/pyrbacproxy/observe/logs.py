@@ -137,23 +137,21 @@ class _ModuleLevels(logging.Filter):
 def _without_token(message: str) -> str:
     """The message with its TokenReview masked; what stands before the body stays."""
     before, brace, _ = message.partition("{")
+    if not brace or _TOKEN_REVIEW.search(before):
+        return UNREADABLE
     body = message[len(before) :]
     try:
         review, end = json.JSONDecoder().raw_decode(body)
     except (ValueError, RecursionError):
-        return (before if brace and not _TOKEN_REVIEW.search(before) else "") + UNREADABLE
+        return before + UNREADABLE
     rest = body[end:]
-    if _TOKEN_REVIEW.search(rest) or _is_hidden(review):
+    # It may also be somewhere inside the object, or in a second one.
+    if review.get("kind") != "TokenReview" or _TOKEN_REVIEW.search(rest):
         return before + UNREADABLE
     spec = review.get("spec")
     if isinstance(spec, dict) and "token" in spec:
         spec["token"] = MASK
     return before + json.dumps(review, separators=(",", ":"), ensure_ascii=False) + rest
-
-
-def _is_hidden(review: object) -> bool:
-    """Whether the TokenReview is not the object itself but somewhere inside it."""
-    return not isinstance(review, dict) or review.get("kind") != "TokenReview"
 
 
 def _letter(level: int) -> str:

@@ -1,0 +1,287 @@
+"""What the authorization file means; `config/` at the root of the repository holds the examples."""
+
+from pathlib import Path
+
+import pytest
+
+from pyrbacproxy.authz.attributes import AttributeSettings, ResourceTemplates, Rewrites
+from pyrbacproxy.authz.static import StaticRule
+from pyrbacproxy.authz.template import literal, parse
+from pyrbacproxy.config.authz_file import AuthorizationFile, read
+from pyrbacproxy.config.findings import Findings
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "config"
+GOOD = sorted(EXAMPLES.glob("*.good.yaml"))
+BAD = sorted(EXAMPLES.glob("*.bad.yaml"))
+NOTHING = literal("")
+
+
+def told(text: str, *, is_strict: bool = False) -> tuple[AuthorizationFile, Findings]:
+    findings = Findings()
+    return read(text.encode(), "/etc/a.yaml", findings, is_strict=is_strict), findings
+
+
+def understood(text: str) -> AuthorizationFile:
+    """The file's meaning, nothing being wrong with it."""
+    file, findings = told(text)
+    assert findings == Findings()
+    return file
+
+
+def problems(text: str) -> list[str]:
+    return told(text)[1].problems
+
+
+def warnings(text: str) -> list[str]:
+    _, findings = told(text)
+    assert findings.problems == []
+    return findings.warnings
+
+
+# --- the examples ---------------------------------------------------------------------
+
+
+def test_there_are_examples_of_both_kinds() -> None:
+    assert len(GOOD) > 5
+    assert len(BAD) > 10
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.name)
+def test_a_good_example_is_read_without_a_word(path: Path) -> None:
+    findings = Findings()
+    read(path.read_bytes(), str(path), findings, is_strict=True)
+    assert findings == Findings()
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.name)
+def test_a_bad_example_ends_the_start_as_its_first_line_says(path: Path) -> None:
+    expected = path.read_text().partition("\n")[0].removeprefix("# problem: ")
+    findings = Findings()
+    read(path.read_bytes(), str(path), findings)
+    assert [problem for problem in findings.problems if expected in problem]
+    assert all(problem.startswith(f"--config-file {path}") for problem in findings.problems)
+
+
+def test_dec_d22_the_hard_coded_rule_of_the_openshift_fork_is_an_example() -> None:
+    file = understood((EXAMPLES / "crio-metrics.good.yaml").read_text())
+    prometheus = "system:serviceaccount:openshift-monitoring:prometheus-k8s"
+    assert file.static_rules == (StaticRule(user_name=prometheus, verb="get", path="/metrics"),)
+    assert file.attributes == AttributeSettings()
+
+
+# --- resource attributes and rewrites ---------------------------------------------------
+
+
+def test_every_field_of_resource_attributes_has_its_place() -> None:
+    file = understood(
+        "authorization: {resourceAttributes: {namespace: a, apiGroup: b, apiVersion: c,"
+        " resource: d, subresource: e, name: f}}"
+    )
+    assert file.attributes == AttributeSettings(
+        (
+            ResourceTemplates(
+                namespace=literal("a"),
+                group=literal("b"),
+                version=literal("c"),
+                resource=literal("d"),
+                subresource=literal("e"),
+                name=literal("f"),
+            ),
+        )
+    )
+
+
+def test_without_rewrites_braces_are_literal() -> None:
+    file = understood("authorization: {resourceAttributes: {namespace: '{{ .Value'}}")
+    assert file.attributes.resources[0].namespace == literal("{{ .Value")
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "expected"),
+    [
+        ("{}", Rewrites()),
+        ("{byQueryParameter: {name: ns}}", Rewrites(query_parameter="ns")),
+        ("{byHttpHeader: {name: X-Ns}}", Rewrites(header="X-Ns")),
+        (
+            "{byQueryParameter: {name: a}, byHttpHeader: {name: b}}",
+            Rewrites(query_parameter="a", header="b"),
+        ),
+        ("{byQueryParameter: ~, byHttpHeader: {}}", Rewrites()),
+    ],
+)
+def test_rewrites_turn_every_field_into_a_template(rewrites: str, expected: Rewrites) -> None:
+    resource = "{name: 'x-{{ .Value }}'}"
+    file = understood(f"authorization: {{resourceAttributes: {resource}, rewrites: {rewrites}}}")
+    assert file.attributes.rewrites == expected
+    assert file.attributes.resources[0].name == parse("x-{{ .Value }}")
+    assert file.attributes.resources[0].group == parse("")
+
+
+def test_rewrites_alone_are_inert_and_said_so() -> None:
+    text = "authorization: {rewrites: {byQueryParameter: {name: ns}}}"
+    place = "--config-file /etc/a.yaml, line 1: authorization.rewrites"
+    assert warnings(text) == [f"{place}: no effect without resourceAttributes"]
+
+
+def test_dec_n6_resource_attributes_may_be_a_list() -> None:
+    file = understood("authorization: {resourceAttributes: [{resource: a}, {resource: b}]}")
+    assert [one.resource for one in file.attributes.resources] == [literal("a"), literal("b")]
+
+
+def test_an_empty_resource_check_in_a_list_is_a_problem() -> None:
+    assert (
+        "authorization.resourceAttributes[1]"
+        in problems("authorization: {resourceAttributes: [{resource: a}, ~]}")[0]
+    )
+
+
+def test_nulls_leave_the_defaults() -> None:
+    file = understood("authorization: {resourceAttributes: null, rewrites: ~, static:}\n")
+    assert file == AuthorizationFile()
+
+
+# --- static rules -----------------------------------------------------------------------
+
+
+def test_every_field_of_a_static_rule_has_its_place() -> None:
+    file = understood(
+        """
+        authorization:
+          resourceAttributes: {resource: pods}
+          static:
+          - user: {name: a, groups: [b, c]}
+            verb: d
+            namespace: e
+            apiGroup: f
+            resource: g
+            subresource: h
+            name: i
+            resourceRequest: true
+        """
+    )
+    assert file.static_rules == (
+        StaticRule(
+            user_name="a",
+            groups=frozenset({"b", "c"}),
+            verb="d",
+            namespace="e",
+            api_group="f",
+            resource="g",
+            subresource="h",
+            name="i",
+            is_resource_request=True,
+        ),
+    )
+
+
+def test_dec_d1_a_rule_keeps_its_groups() -> None:
+    file = understood("authorization: {static: [{path: /x, user: {groups: [ops]}}]}")
+    assert file.static_rules == (StaticRule(path="/x", groups=frozenset({"ops"})),)
+
+
+def test_fr42_an_empty_field_stays_empty() -> None:
+    file = understood("authorization: {static: [{path: /x, verb: '', user: {name: ~}}]}")
+    assert file.static_rules == (StaticRule(path="/x"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "both",
+            "{static: [{resourceRequest: true, path: /x}]}",
+            'static[0]: resourceRequest: true excludes path: "/x"',
+        ),
+        ("neither", "{static: [{verb: get}]}", "static[0]: needs either a path or resourceRequest"),
+        ("null", "{static: [~]}", "static[0]: needs either a path or resourceRequest"),
+        (
+            "empty group",
+            "{static: [{path: /x, user: {groups: ['']}}]}",
+            "user.groups: holds an empty",
+        ),
+    ],
+)
+def test_fr42_contradictory_rules_end_the_start(name: str, text: str, said: str) -> None:
+    assert said in problems(f"authorization: {text}")[0], name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "{resourceAttributes: {resource: a}, static: [{path: /x}]}",
+            "static[0]: a path rule never matches where resourceAttributes are configured",
+        ),
+        (
+            "{static: [{resourceRequest: true, resource: a}]}",
+            "static[0]: a resource rule never matches without resourceAttributes",
+        ),
+    ],
+)
+def test_fr42_rules_that_never_match_are_warned_about(text: str, said: str) -> None:
+    assert said in warnings(f"authorization: {text}")[0]
+
+
+# --- unknown keys -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{static: [{path: /x, verbs: get}]}",
+        "{static: [{path: /x, user: {nam: a}}]}",
+        "{static: [{path: /x, apiVersion: v1}]}",
+        "{resourceAttributes: {resources: a}}",
+        "{resourceAttributes: [{resources: a}]}",
+        "{resourceAttributes: {resource: a}, rewrites: {byQuery: {name: a}}}",
+        "{resourceAttributes: {resource: a}, rewrites: {byHttpHeader: {nam: a}}}",
+    ],
+)
+def test_dec_d2_a_lost_key_that_would_widen_ends_the_start(text: str) -> None:
+    (problem,) = problems(f"authorization: {text}")
+    assert "unknown key" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        (
+            "authorization: {resourceAttribute: {}}",
+            "line 1: authorization.resourceAttribute",
+            ', did you mean "resourceAttributes"?',
+        ),
+        ("authorization: {}\ncomment: x\n", "line 2: comment", ""),
+    ],
+)
+def test_dec_d2_elsewhere_it_is_a_warning_unless_strict(text: str, place: str, hint: str) -> None:
+    start = f"--config-file /etc/a.yaml, {place}: unknown key"
+    assert warnings(text) == [f"{start}, ignored{hint}"]
+    _, findings = told(text, is_strict=True)
+    assert findings.problems == [f"{start}{hint} (--strict-config)"]
+
+
+# --- no authorization -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "~", "{}", "authorization:", "authorisation: {}", "[]"])
+def test_dec_d3_a_file_without_authorization_ends_the_start(text: str) -> None:
+    assert 'lacks "authorization"' in problems(text)[-1]
+
+
+def test_dec_d3_a_bad_template_names_file_line_and_key() -> None:
+    (problem,) = problems(
+        "authorization:\n"
+        "  rewrites: {byQueryParameter: {name: n}}\n"
+        "  resourceAttributes:\n"
+        "    namespace: '{{ .Value'\n"
+    )
+    place = "--config-file /etc/a.yaml, line 4: authorization.resourceAttributes.namespace"
+    assert problem.startswith(f"{place}: bad template")
+
+
+def test_all_problems_are_told() -> None:
+    found = problems(
+        "authorization: {resourceAttributes: {resource: [a], foo: b}, static: [{verb: {}}, x]}"
+    )
+    keys = ["resource:", "foo:", "static[0].verb:", "static[0]:", "static[1]:"]
+    assert all(any(key in problem for problem in found) for key in keys)

@@ -1,0 +1,87 @@
+import pytest
+
+from pyrbacproxy.config.findings import Findings
+from pyrbacproxy.config.flag import Fate, Flag, Kind
+from pyrbacproxy.config.flag_table import FLAGS
+from pyrbacproxy.config.later import check
+from pyrbacproxy.config.options import parse
+
+LATER = [flag for flag in FLAGS.values() if flag.fate is Fate.LATER]
+
+
+def problems(*words: str) -> list[str]:
+    parsed = parse(words)
+    assert parsed.problems == ()
+    findings = Findings()
+    check(parsed.options, findings)
+    assert findings.warnings == []
+    return findings.problems
+
+
+def other_value(flag: Flag) -> str:
+    """A good value that is not the flag's default."""
+    if flag.choices:
+        return flag.choices[-1]
+    if flag.kind is Kind.BOOL:
+        return "false" if flag.default == "true" else "true"
+    by_kind = {Kind.DURATION: "5m", Kind.GATES: "ComponentFlagz=false", Kind.ARRAY: "ES256"}
+    return by_kind.get(flag.kind, "https://issuer.test")
+
+
+def test_the_flags_that_come_later_are_known() -> None:
+    assert {flag.name for flag in LATER} == {
+        *("upstream-force-h2c", "http2-prefer", "logging-format", "access-log", "node-name"),
+        *("oidc-issuer", "oidc-clientID", "oidc-groups-claim", "oidc-username-claim"),
+        *("oidc-username-prefix", "oidc-groups-prefix", "oidc-sign-alg", "oidc-ca-file"),
+        *("shutdown-delay-duration", "wait-for-absent", "wait-for-port", "wait-for-serving-cert"),
+        *("startup-timeout", "ready-while-waiting", "zpages-authorization", "feature-gates"),
+        "stale-review-period",
+    }
+
+
+@pytest.mark.parametrize("flag", LATER, ids=lambda flag: flag.name)
+def test_a_flag_that_is_set_ends_the_start(flag: Flag) -> None:
+    assert f"not supported yet: --{flag.name}" in problems(f"--{flag.name}={other_value(flag)}")
+
+
+@pytest.mark.parametrize("flag", LATER, ids=lambda flag: flag.name)
+def test_its_default_does_not(flag: Flag) -> None:
+    assert problems(f"--{flag.name}={flag.default}") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--logging-format=xml",), "--logging-format=xml: must be one of text, json"),
+        (("--zpages-authorization=",), "--zpages-authorization=: must be one of component, node"),
+        (("--startup-timeout=-1s",), "--startup-timeout: must not be negative"),
+        (("--stale-review-period=61m",), "--stale-review-period: must be at most 1h"),
+        (("--feature-gates=Nosuch=true",), '--feature-gates: unknown gate "Nosuch"'),
+        (("--oidc-sign-alg=none",), "--oidc-sign-alg=none: unknown algorithm"),
+        (("--oidc-issuer=https://i.test",), "--oidc-clientID: must be set when --oidc-issuer is"),
+        (
+            ("--oidc-issuer=https://i.test", "--oidc-username-claim="),
+            "--oidc-username-claim: must not be empty when --oidc-issuer is set",
+        ),
+    ],
+)
+def test_values_are_checked_already(words: tuple[str, ...], said: str) -> None:
+    assert said in problems(*words)
+
+
+@pytest.mark.parametrize(
+    "issuer",
+    [
+        "http://i.test",
+        "i.test",
+        "https://u@i.test",
+        "https://i.test?a",
+        "https://i.test#a",
+        "https://",
+        "https://[i.test",
+    ],
+)
+def test_the_issuer_is_a_plain_https_url(issuer: str) -> None:
+    said = "--oidc-issuer: must be an https URL without user, password, query or fragment"
+    assert said in problems(f"--oidc-issuer={issuer}", "--oidc-clientID=c")
+    assert said not in problems("--oidc-issuer=https://i.test/realm", "--oidc-clientID=c")

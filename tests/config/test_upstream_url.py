@@ -1,0 +1,78 @@
+"""Against Go's `url.Parse`, as far as an upstream's URL goes."""
+
+import pytest
+
+from pyrbacproxy.config.upstream_url import parse
+from pyrbacproxy.dataplane.upstream import UpstreamSettings
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://127.0.0.1:9537", UpstreamSettings("http", "127.0.0.1", 9537)),
+        ("http://h", UpstreamSettings("http", "h", 80)),
+        ("https://h", UpstreamSettings("https", "h", 443)),
+        ("HTTPS://h:", UpstreamSettings("https", "h", 443)),
+        ("http://[::1]:80/", UpstreamSettings("http", "::1", 80, b"/")),
+        ("http://[fe80::1%25eth0]", UpstreamSettings("http", "fe80::1%eth0", 80)),
+        ("http://h/a%2Fb/c", UpstreamSettings("http", "h", 80, b"/a%2Fb/c")),
+        ("http://h/a|\u00e9", UpstreamSettings("http", "h", 80, b"/a%7C%C3%A9")),
+        ("http://h/a?b=c&d#e", UpstreamSettings("http", "h", 80, b"/a", b"b=c&d")),
+        ("http://h?b", UpstreamSettings("http", "h", 80, b"", b"b")),
+        ("http://me:secret@h:1", UpstreamSettings("http", "h", 1)),
+    ],
+)
+def test_the_parts_of_a_url(text: str, expected: UpstreamSettings) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/path",
+        "host/path",
+        "//host",
+        "localhost:8080",
+        "http:",
+        "http://",
+        "http:///x",
+        "ftp://h",
+        "http:h",
+        "?a:b",
+        "#a",
+    ],
+)
+def test_what_go_parses_but_cannot_be_reached_has_no_scheme(text: str) -> None:
+    assert parse(text).scheme == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("127.0.0.1:8080", "first path segment must not hold a colon"),
+        ("http://[::1", r"missing '\]' in host"),
+        ("http://[", r"missing '\]' in host"),
+        ("http://[::1]8080", "invalid port"),
+        ("http://[name]", "is no IPv6 address"),
+        ("http://h:x", "invalid port"),
+        ("http://h:0", "invalid port"),
+        ("http://h:65536", "invalid port"),
+        ("http://h:123456", "invalid port"),
+        ("http://a b", "blank or control character"),
+        ("http://h\n", "blank or control character"),
+        ("http://a<b", "invalid character in host name"),
+        ("http://a%zz", "invalid character in host name"),
+        ("http://h/%zz", "bad percent escape"),
+        (":x", "missing protocol scheme"),
+    ],
+)
+def test_what_go_does_not_parse(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse(text)
+
+
+def test_a_message_never_shows_the_password() -> None:
+    with pytest.raises(ValueError, match="invalid port") as caught:
+        parse("http://me:secret@h:x")
+    assert "secret" not in str(caught.value)

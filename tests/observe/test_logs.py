@@ -1,0 +1,244 @@
+"""klog's text, its levels, and no secret in any line (FR67)."""
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from pyrbacproxy.observe import logs
+
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
+LINE = re.compile(r"([IWE])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] (.*)\n", re.DOTALL)
+
+
+@pytest.fixture(name="undisturbed", autouse=True)
+def fixture_undisturbed() -> Iterator[None]:
+    """Leaves logging as it was."""
+    root, package = logging.getLogger(), logging.getLogger(logs.PACKAGE)
+    before = (root.handlers[:], root.level, package.level, logging.raiseExceptions)
+    yield
+    root.handlers[:], root.level, package.level = before[0], before[1], before[2]
+    logging.raiseExceptions = before[3]
+
+
+class Log:
+    """A logger set up by `logs`, and what it wrote."""
+
+    def __init__(
+        self,
+        verbosity: int = 0,
+        vmodule: Iterable[tuple[str, int]] = (),
+        name: str = "pyrbacproxy.kube.api_client",
+    ) -> None:
+        self.stream = io.StringIO()
+        logs.set_up(verbosity, vmodule, self.stream)
+        self.logger = logging.getLogger(name)
+
+    def fail(self, text: str) -> None:
+        """Logs an exception with that text."""
+        error = ValueError(text)
+        self.logger.error("failed", exc_info=(ValueError, error, None))
+
+    @property
+    def text(self) -> str:
+        return self.stream.getvalue()
+
+    @property
+    def message(self) -> str:
+        found = LINE.fullmatch(self.text)
+        assert found, self.text
+        return found[2]
+
+
+@pytest.mark.parametrize(
+    ("level", "letter"),
+    [(logging.INFO, "I"), (logging.WARNING, "W"), (logging.ERROR, "E"), (logging.CRITICAL, "E")],
+)
+def test_a_line_looks_like_klogs(level: int, letter: str) -> None:
+    log = Log()
+    log.logger.log(level, "Listening securely on %s", ":9637")
+    found = LINE.fullmatch(log.text)
+    assert found
+    assert found.groups() == (letter, "Listening securely on :9637")
+
+
+def test_the_process_id_is_padded_to_seven() -> None:
+    log = Log()
+    log.logger.info("x")
+    assert re.search(r"\.\d{6} [ \d]{7} test_logs", log.text)
+
+
+@pytest.mark.parametrize(("verbosity", "heard"), [(0, [0]), (2, [0, 1, 2]), (10, range(11))])
+def test_levels_are_klogs(verbosity: int, heard: Iterable[int]) -> None:
+    log = Log(verbosity)
+    for level in range(11):
+        log.logger.log(logs.level_of(level), "V%d", level)
+    assert re.findall(r"V(\d+)", log.text) == [str(level) for level in heard]
+
+
+def test_any_level_is_above_nothing() -> None:
+    assert logs.level_of(8) == 12
+    assert logs.level_of(1000) == 1
+
+
+def test_other_libraries_are_heard_from_warnings_on() -> None:
+    log = Log(10, name="aiohttp.client")
+    log.logger.info("no")
+    log.logger.warning("yes")
+    assert log.message == "yes"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "is_heard"),
+    [
+        ([("api_client", 4)], True),
+        ([("api_*", 4)], True),
+        ([("pyrbacproxy/kube/*", 4)], True),
+        ([("api_client", 3)], False),
+        ([("reviewer", 4)], False),
+        ([("kube", 4)], False),
+    ],
+)
+def test_vmodule_raises_single_modules(patterns: list[tuple[str, int]], *, is_heard: bool) -> None:
+    log = Log(0, patterns)
+    log.logger.log(logs.level_of(4), "told")
+    assert ("told" in log.text) is is_heard
+
+
+def test_vmodule_can_silence_a_module() -> None:
+    log = Log(5, [("api_client", 1)])
+    log.logger.log(logs.level_of(4), "told")
+    assert log.text == ""
+
+
+def test_structured_messages() -> None:
+    assert logs.structured("command failed", err='bad "x"\n', code=1) == (
+        '"command failed" err="bad \\"x\\"\\n" code=1'
+    )
+
+
+def test_a_message_cannot_forge_a_line() -> None:
+    log = Log()
+    log.logger.warning("user %s", "eve\nE1130 forged\r\x1b[2K\u2028\x85")
+    assert log.message == r"user eve\nE1130 forged\r\x1b[2K\u2028\x85"
+    assert log.text.count("\n") == 1
+
+
+def test_a_traceback_follows_its_line() -> None:
+    log = Log()
+    log.fail("broken")
+    assert log.text.endswith("] failed\nValueError: broken\n")
+
+
+# --- FR67: no token in any line ------------------------------------------------------------
+
+REVIEW = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": "abc"}}
+COMPACT = json.dumps(REVIEW, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "body", [COMPACT, json.dumps(REVIEW), json.dumps(REVIEW, indent=2)], ids=["compact", "a", "b"]
+)
+def test_fr67_k_e25_a_token_review_is_masked_in_either_spelling(body: str) -> None:
+    log = Log(8)
+    log.logger.log(logs.level_of(8), "Request Body: %s", body)
+    assert log.message.startswith('Request Body: {"kind":"TokenReview",')
+    assert '"token":"<masked>"' in log.message
+    assert "abc" not in log.text
+
+
+def test_fr67_the_rest_of_the_review_stays() -> None:
+    log = Log()
+    log.logger.info("%s (200)", COMPACT)
+    body = log.message.removesuffix(" (200)")
+    assert json.loads(body) == REVIEW | {"spec": {"token": "<masked>"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Body: " + COMPACT[:-1], "Body: "),
+        ("Body: " + COMPACT[COMPACT.index('"kind"') :], ""),
+        ("Body: " + json.dumps({"items": [REVIEW]}), "Body: "),
+        ("Body: " + json.dumps({"body": COMPACT}), "Body: "),
+        ("Body: " + COMPACT + COMPACT, "Body: "),
+        (f"Body: {REVIEW}", "Body: "),
+        (f'"token":"abc","kind":"TokenReview" and {COMPACT}', ""),
+        ("Body: " + "[" * 5000 + COMPACT[1:], ""),
+        ("Body: {" + '"a":[' * 5000 + COMPACT, "Body: "),
+    ],
+    ids=["cut", "no start", "in a list", "in text", "twice", "repr", "before", "odd", "deep"],
+)
+def test_fr67_what_does_not_parse_is_not_shown(message: str, expected: str) -> None:
+    log = Log()
+    log.logger.info("%s", message)
+    assert log.message == expected + logs.UNREADABLE
+
+
+def test_a_review_without_a_token_is_shown() -> None:
+    log = Log()
+    text = '{"kind":"TokenReview","status":{"authenticated":false}}'
+    log.logger.info("%s", text)
+    assert log.message == text
+
+
+def test_access_reviews_are_shown_as_they_are() -> None:
+    log = Log()
+    text = '{"kind": "SubjectAccessReview", "spec": {"user": "alice"}}'
+    log.logger.info("%s", text)
+    assert log.message == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer secret-1",
+        "authorization:bearer secret-1",
+        "{'Authorization': 'Bearer secret-1'}",
+        "[(b'authorization', b'Bearer secret-1')]",
+        "Authorization: Basic secret-1",
+        "proxy-authorization: Basic secret-1",
+        "GET /x?access_token=secret-1&b=c",
+        "GET /x?token=secret-1",
+        "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.secret-1, x",
+        '{"access_token": "secret-1"}',
+        '{\\"token\\":\\"secret-1\\"}',
+        "{'token': b'secret-1'}",
+        "http://me:secret-1@proxy:3128/",
+        "-----BEGIN EC PRIVATE KEY-----\nsecret-1\n-----END EC PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\\nsecret-1",
+        JWT.replace("c2lnbmF0dXJl", "secret-1"),
+    ],
+)
+def test_fr67_whatever_looks_like_a_credential_is_masked(text: str) -> None:
+    log = Log()
+    log.logger.info("got %s here", text)
+    assert "secret-1" not in log.text
+    assert logs.MASK in log.text
+    assert log.message.startswith("got ")
+
+
+@pytest.mark.parametrize("text", [f"Bearer {JWT}", COMPACT, f"cut {COMPACT[:-3]}"])
+def test_fr67_tracebacks_are_masked_too(text: str) -> None:
+    log = Log()
+    log.fail(text)
+    assert JWT not in log.text
+    assert "abc" not in log.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bearer token refused",
+        "f, line 1: authorization: unknown key, ignored",
+        "f, line 2: authorization.static[0].user: must be a mapping",
+        "--auth-token-audiences=a,b",
+        "https://127.0.0.1:6443/api?limit=5",
+        "user system:serviceaccount:a:b verb get",
+    ],
+)
+def test_ordinary_words_stay(text: str) -> None:
+    assert logs.masked(text) == text
