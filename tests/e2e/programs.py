@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -82,8 +83,11 @@ class Programs:
         """End all; the first that does not end fails the test, after all others were ended."""
         failures: list[AssertionError] = []
         while self._running:
+            program = self._running.pop()
+            # Shown by pytest when the test failed.
+            sys.stdout.write(f"--- {program.name}\n{program.output()}\n")
             try:
-                self._running.pop().stop()
+                program.stop()
             except AssertionError as failure:
                 failures.append(failure)
         if failures:

@@ -24,7 +24,11 @@ class Prometheus:
             assert isinstance(result, list)
             return float(_sample(result[0])) if result else None
 
-        return await self._program.until(look, f"result for {query}")
+        try:
+            return await self._program.until(look, f"result for {query}")
+        except AssertionError as error:
+            error.add_note(f"targets: {await self._get('targets', {})}")
+            raise
 
     async def until_error(self, text: str) -> None:
         """Wait until the last scrape failed with this text."""
