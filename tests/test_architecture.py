@@ -130,8 +130,10 @@ ALLOWED: dict[str, str] = {
     "http1.head": "http1.errors",
     "http1.target": "http1.errors http1.head",
     "http1.framing": "http1.errors http1.head",
-    "http1.parser": "http1.body http1.errors http1.forwarding http1.framing http1.head "
-    "http1.llhttp http1.target",
+    "http1.parser": "http1.body http1.errors http1.framing http1.head http1.head_bytes "
+    "http1.target",
+    "http1.head_bytes": "http1.errors http1.forwarding http1.framing http1.head http1.llhttp "
+    "http1.target",
     "http1.writer": "http1.errors http1.framing http1.head http1.response",
     "http1.forwarding": "http1.head",
     "http1.response": "http1.head",

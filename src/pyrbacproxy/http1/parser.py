@@ -1,52 +1,34 @@
-"""Bytes → events, for requests and for responses: `feed(bytes)` gives what became known, and never
-acts.
+"""Bytes → events, for requests and responses: `feed(bytes)` tells what became known and never acts.
 
-Theory. The end of a head is found with `bytes.find`; only these bytes go to llhttp
-(`http1.llhttp`), then the checks that llhttp leaves to us decide (`head`, `target`, `framing` and
-below). What a head means depends on its bytes alone, so one that is byte for byte the same as a
-remembered one means the same: that is all that is remembered, and why it opens no hole. Bodies of
-known length are counted and handed through; nobody looks into them. Chunked bodies go through
-llhttp.
+Theory. The end of a head is found with `bytes.find`; its bytes alone go to `head_bytes`, which
+asks llhttp and then itself. What a head means depends on its bytes alone, so one that is byte for
+byte the same as a remembered one means the same: that is all that is remembered, and why it opens
+no hole. Bodies of known length are counted and handed through, chunked ones go through llhttp
+(`body`).
 
 Faults. Events before a fault are delivered first: `feed` returns them and puts the fault into
 `fault`; without events it raises. From then on it raises for ever: nothing behind a malformed
 message is served.
 """
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from pyrbacproxy.http1 import llhttp
 from pyrbacproxy.http1.body import Body, UntilCloseBody, body_of
 from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.http1.forwarding import announced_upgrade, upgrade_of
-from pyrbacproxy.http1.framing import Framing, request_framing, response_framing
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead, check_host
-from pyrbacproxy.http1.target import Target, parse_target
+from pyrbacproxy.http1.framing import Framing
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.head_bytes import read_request, read_response
+from pyrbacproxy.http1.target import Target
 
-# Those of llhttp but PRI, and but those that it knows for RTSP alone (decisions D31).
-METHODS: Final = frozenset(
-    b"DELETE GET HEAD POST PUT CONNECT OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH"
-    b" SEARCH UNLOCK BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE M-SEARCH NOTIFY"
-    b" SUBSCRIBE UNSUBSCRIBE PATCH PURGE MKCALENDAR LINK UNLINK SOURCE QUERY".split()
-)
-_REQUEST_LINE = re.compile(rb"([A-Z-]+) ([^ \r\n]+) HTTP/1\.([01])\r\n")
-_ODD_REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) [^ \r\n]+ HTTP/(\d)\.\d\r\n")
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n")
-_PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 _HEAD_END = b"\r\n\r\n"
-# Go's limit since 2025 (reference 15.1).
-_MOST_HEADER_LINES = 500
 # The queue of a connection holds as many (architecture section 5, step 14).
 _MOST_REQUESTS_AT_ONCE = 16
 # Remembered responses are one dictionary for all connections of a connector: few, small, and
 # forgotten all at once.
 _MOST_KNOWN = 64
 _LONGEST_KNOWN_BYTES = 4_096
-_SWITCHING_PROTOCOLS = 101
-_FIRST_FINAL = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +180,7 @@ class RequestParser:
     def _begin(self, raw: bytes, events: list[RequestEvent]) -> None:
         received = self._known
         if received is None or received.raw != raw:
-            received = _request(raw)
+            received = _request_received(raw)
             self._known = received if len(raw) <= _LONGEST_KNOWN_BYTES else None
         events.append(received)
         self._count += 1
@@ -294,7 +276,7 @@ class ResponseParser:
     def _begin(self, raw: bytes, events: list[ResponseEvent]) -> None:
         received = self._known.get(raw) if self._known is not None else None
         if received is None:
-            head, framing = _response(raw, self._method)
+            head, framing = read_response(raw, self._method)
             if framing is None:
                 events.append(InterimReceived(head))
                 return
@@ -369,59 +351,6 @@ def _take_body(body: Body, data: bytes, start: int, events: list[_Event]) -> int
     return position
 
 
-def _request(raw: bytes) -> RequestReceived:
-    line = _REQUEST_LINE.match(raw)
-    if line is None or line[1] not in METHODS:
-        raise _bad_request_line(raw)
-    if raw.count(b"\n") > _MOST_HEADER_LINES + 2:
-        raise RemoteProtocolError("too many header lines", status=431)
-    method, raw_target, minor = line.groups()
-    head = RequestHead(method, raw_target, llhttp.request_lines(raw), int(minor))
-    check_host(head)
-    target = parse_target(method, raw_target)
-    framing = request_framing(head)
-    _check_expectation(head.headers)
-    may_switch = method == b"CONNECT" or _asks_for_tunnel(head, framing)
+def _request_received(raw: bytes) -> RequestReceived:
+    head, target, framing, may_switch = read_request(raw)
     return RequestReceived(head, target, framing, raw, may_switch)
-
-
-def _bad_request_line(raw: bytes) -> RemoteProtocolError:
-    line = _ODD_REQUEST_LINE.match(raw)
-    if line is None or (line[2] == b"1" and line[1] in METHODS):
-        return RemoteProtocolError("a malformed request line")
-    if line[2] != b"1":
-        return RemoteProtocolError("an HTTP version other than 1", status=505)
-    return RemoteProtocolError("an unknown method", status=501)
-
-
-def _check_expectation(headers: Headers) -> None:
-    if b"expect" in headers and any(
-        token != b"100-continue" for token in headers.tokens(b"expect")
-    ):
-        raise RemoteProtocolError("an unknown expectation", status=417)
-
-
-def _asks_for_tunnel(head: RequestHead, framing: Framing) -> bool:
-    announced = announced_upgrade(head)
-    if announced is None:
-        return False
-    if not _PRINTABLE.fullmatch(announced):
-        raise RemoteProtocolError("an unprintable protocol to upgrade to")
-    if upgrade_of(head) is not None:
-        return True
-    # Whoever honours the upgrade would read the body as something else (decisions D8).
-    if framing.has_body:
-        raise RemoteProtocolError("a body behind an upgrade that is not made")
-    return False
-
-
-def _response(raw: bytes, request_method: bytes) -> tuple[ResponseHead, Framing | None]:
-    """The head, and how its body is framed; None for an interim response."""
-    line = _STATUS_LINE.match(raw)
-    if line is None:
-        raise RemoteProtocolError("a malformed status line")
-    minor, status, reason = line.groups()
-    head = ResponseHead(int(status), reason or b"", llhttp.response_lines(raw), int(minor))
-    if head.status < _FIRST_FINAL and head.status != _SWITCHING_PROTOCOLS:
-        return head, None
-    return head, response_framing(head, request_method)

@@ -21,7 +21,7 @@ _BODYLESS = (204, 304)
 
 def request_head(head: RequestHead) -> bytes:
     """The request line and header lines, blank line included. Raises LocalProtocolError."""
-    if b" " in head.target or not head.target or not head.method.isascii():
+    if not head.method or not head.target or b" " in head.method + head.target:
         raise LocalProtocolError("a request line that would be read as another one")
     return _head(b"%s %s HTTP/1.%d" % (head.method, head.target, head.minor), head.headers)
 

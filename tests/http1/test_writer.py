@@ -1,0 +1,96 @@
+import pytest
+
+from pyrbacproxy.http1.errors import LocalProtocolError
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.http1.writer import chunk, last_chunk, request_head, response_head, whole
+
+DATE = b"Mon, 01 Jan 2024 00:00:00 GMT"
+
+
+def test_a_request_head() -> None:
+    head = RequestHead(b"GET", b"/a?b", Headers([(b"Host", b"h"), (b"X-Bytes", b"\xe9\xff")]))
+    assert request_head(head) == b"GET /a?b HTTP/1.1\r\nHost: h\r\nX-Bytes: \xe9\xff\r\n\r\n"
+    assert request_head(RequestHead(b"GET", b"/", Headers(), 0)) == b"GET / HTTP/1.0\r\n\r\n"
+
+
+def test_a_response_head() -> None:
+    head = ResponseHead(200, b"OK", Headers([(b"A", b""), (b"a", b"2")]))
+    assert response_head(head) == b"HTTP/1.1 200 OK\r\nA: \r\na: 2\r\n\r\n"
+    assert response_head(ResponseHead(299, b"", Headers(), 0)) == b"HTTP/1.0 299 \r\n\r\n"
+
+
+@pytest.mark.parametrize("bad", [b"\r", b"\n", b"\0", b"\r\n", b"\r\nX-Injected: yes"])
+def test_nothing_that_could_end_a_line_gets_out(bad: bytes) -> None:
+    for headers in (Headers([(b"A", b"x" + bad)]), Headers([(b"A" + bad, b"x")])):
+        with pytest.raises(LocalProtocolError):
+            request_head(RequestHead(b"GET", b"/", headers))
+        with pytest.raises(LocalProtocolError):
+            response_head(ResponseHead(200, b"OK", headers))
+        with pytest.raises(LocalProtocolError):
+            last_chunk(headers)
+        with pytest.raises(LocalProtocolError):
+            whole(Response(200, headers), date=DATE, is_head=False, close=False)
+    with pytest.raises(LocalProtocolError):
+        request_head(RequestHead(b"GET", b"/" + bad, Headers()))
+    with pytest.raises(LocalProtocolError):
+        response_head(ResponseHead(200, b"OK" + bad, Headers()))
+
+
+@pytest.mark.parametrize(
+    ("method", "target"), [(b"GET", b""), (b"GET", b"/a b"), (b"", b"/"), (b"GET /x", b"/")]
+)
+def test_no_request_line_reads_as_another(method: bytes, target: bytes) -> None:
+    with pytest.raises(LocalProtocolError):
+        request_head(RequestHead(method, target, Headers()))
+
+
+def test_chunks() -> None:
+    assert chunk(b"abc") == b"3\r\nabc\r\n"
+    assert chunk(b"x" * 26) == b"1a\r\n" + b"x" * 26 + b"\r\n"
+    assert chunk(b"") == b""
+
+
+def test_last_chunks() -> None:
+    assert last_chunk() == b"0\r\n\r\n"
+    assert last_chunk(Headers()) == b"0\r\n\r\n"
+    assert last_chunk(Headers([(b"X-Sum", b"1"), (b"X-B", b"2")])) == (
+        b"0\r\nX-Sum: 1\r\nX-B: 2\r\n\r\n"
+    )
+
+
+def test_a_whole_response() -> None:
+    written = whole(text(401, "Unauthorized\n"), date=DATE, is_head=False, close=False)
+    assert written == (
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        b"X-Content-Type-Options: nosniff\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\n"
+        b"Content-Length: 13\r\n\r\nUnauthorized\n"
+    )
+
+
+def test_the_answer_to_head_has_the_length_but_not_the_body() -> None:
+    written = whole(Response(200, body=b"abc"), date=DATE, is_head=True, close=False)
+    assert written.endswith(b"\r\nContent-Length: 3\r\n\r\n")
+
+
+@pytest.mark.parametrize("status", [101, 204, 304])
+def test_a_status_without_body_has_no_length_either(status: int) -> None:
+    written = whole(Response(status, body=b"abc"), date=DATE, is_head=False, close=False)
+    assert b"Content-Length" not in written
+    assert written.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("close", "minor", "line"),
+    [
+        (True, 1, b"Connection: close\r\n"),
+        (True, 0, b"Connection: close\r\n"),
+        (False, 0, b"Connection: keep-alive\r\n"),
+    ],
+)
+def test_what_becomes_of_the_connection_is_said_where_it_is_not_understood(
+    *, close: bool, minor: int, line: bytes
+) -> None:
+    written = whole(Response(400), date=DATE, is_head=False, close=close, minor=minor)
+    assert written.startswith(b"HTTP/1.%d 400 Bad Request\r\n" % minor)
+    assert line in written
