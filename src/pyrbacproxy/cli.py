@@ -77,9 +77,9 @@ def _complete_and_serve(options: Options, *, is_refused: bool) -> int:
         return _FAILED
     if is_refused:
         return _FAILED
-    from pyrbacproxy import app  # noqa: PLC0415
+    from pyrbacproxy.app import serve  # noqa: PLC0415
 
-    return app.serve(settings)
+    return serve(settings)
 
 
 def _argument_problems(options: Options) -> list[str]:

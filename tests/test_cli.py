@@ -1,0 +1,200 @@
+"""Commands, exit codes, and what goes to which stream."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from pyrbacproxy import cli
+from pyrbacproxy.config.settings import Settings
+from pyrbacproxy.observe import logs
+
+VERSION = f"v{metadata.version('pyrbacproxy')}"
+KUBECONFIG = """
+current-context: here
+contexts: [{name: here, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+"""
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(name="undisturbed", autouse=True)
+def fixture_undisturbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No cluster around, and logging left as it was."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    loggers = [logging.getLogger(name) for name in ("", logs.PACKAGE)]
+    before = [(logger.handlers[:], logger.level) for logger in loggers]
+    raises = logging.raiseExceptions
+    yield
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.level = handlers, level
+    logging.raiseExceptions = raises
+
+
+@pytest.fixture(name="serving")
+def fixture_serving(tmp_path: Path) -> list[str]:
+    """Flags that are good."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return [
+        "--secure-listen-address=127.0.0.1:1",
+        "--upstream=http://127.0.0.1:1",
+        f"--kubeconfig={path}",
+    ]
+
+
+def serve_by(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], int]) -> None:
+    monkeypatch.setattr("pyrbacproxy.app.serve", serve)
+
+
+def test_flags_alone_serve(monkeypatch: pytest.MonkeyPatch, serving: list[str]) -> None:
+    served: list[Settings] = []
+
+    def serve(settings: Settings) -> int:
+        served.append(settings)
+        return 7
+
+    serve_by(monkeypatch, serve)
+    assert cli.main(serving) == 7
+    assert served[0].secure is not None
+    assert served[0].secure.text == "127.0.0.1:1"
+
+
+def test_warnings_are_logged_before_serving(
+    monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
+) -> None:
+    serve_by(monkeypatch, lambda _settings: 0)
+    assert cli.main([*serving, "--logtostderr=true", ""]) == 0
+    warning = "] --logtostderr is accepted and has no effect\n"
+    assert capsys.readouterr().err.count(warning) == 1
+
+
+def test_level_1_tells_version_and_flags(
+    monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
+) -> None:
+    serve_by(monkeypatch, lambda _settings: 0)
+    assert cli.main([*serving, "-v1", f"--version={VERSION}-node"]) == 0
+    told = capsys.readouterr().err
+    assert f"] pyrbacproxy {VERSION}-node\n" in told
+    assert '] FLAG: --upstream="http://127.0.0.1:1"\n' in told
+    cli.main(serving)
+    assert "FLAG" not in capsys.readouterr().err
+
+
+def test_every_problem_is_told_and_the_status_is_1(capsys: Output) -> None:
+    words = ["--nosuch", "--tls-reload-interval=90", "surplus", "--kubeconfig=/none", "-v=x"]
+    assert cli.main(words) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    lines = told.err.splitlines()
+    assert lines[0] == "Error: unknown flag: --nosuch"
+    assert lines[1].startswith('Error: invalid argument "90" for "--tls-reload-interval" flag')
+    assert lines[3] == 'Error: "pyrbacproxy" does not take any arguments, got ["surplus"]'
+    assert sum('] "command failed" err="' in line for line in lines) == 2
+    assert any("no listen address provided" in line for line in lines)
+    assert any("/none" in line for line in lines)
+
+
+def test_wrong_words_end_the_start_even_when_all_else_is_good(
+    monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
+) -> None:
+    serve_by(monkeypatch, lambda _settings: 0)
+    assert cli.main([*serving, "--logtostderr", "true"]) == 1
+    assert 'does not take any arguments, got ["true"]' in capsys.readouterr().err
+
+
+def test_an_error_never_shows_a_password(capsys: Output) -> None:
+    assert cli.main(["http://me:hunter2@h"]) == 1
+    assert "hunter2" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["-h", "surplus"], ["-hv3"]])
+def test_help_goes_to_standard_output(words: list[str], capsys: Output) -> None:
+    assert cli.main(words) == 0
+    told = capsys.readouterr()
+    assert "--secure-listen-address" in told.out
+    assert told.err == ""
+
+
+def test_help_beside_an_unknown_flag_is_an_error(capsys: Output) -> None:
+    assert cli.main(["--help", "--nosuch"]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_version_goes_to_standard_output(capsys: Output) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr() == (f"pyrbacproxy {VERSION}\n", "")
+    assert cli.main(["--version=raw"]) == 0
+    assert capsys.readouterr().out.startswith(f"pyrbacproxy {VERSION} (CPython 3.")
+
+
+@pytest.mark.parametrize("value", ["v99.0.0", "latest"])
+def test_a_version_that_cannot_be(value: str, capsys: Output) -> None:
+    assert cli.main([f"--version={value}"]) == 1
+    assert f'Error: invalid argument "{value}" for "--version" flag' in capsys.readouterr().err
+
+
+def test_the_demo_is_a_command_only_as_the_first_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.setattr("pyrbacproxy.commands.demo.run", len)
+    assert cli.main(["demo", "--port=1", "x"]) == 2
+    assert cli.main(["--http2-disable", "demo"]) == 1
+    assert 'got ["demo"]' in capsys.readouterr().err
+
+
+def test_fr67_a_fault_of_ours_exits_2_with_a_traceback_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
+) -> None:
+    def fail(_settings: Settings) -> int:
+        raise RuntimeError("Authorization: Bearer hunter2")
+
+    serve_by(monkeypatch, fail)
+    assert cli.main(serving) == 2
+    told = capsys.readouterr().err
+    assert '] "internal error"\nTraceback' in told
+    assert "RuntimeError: Authorization: Bearer <masked>" in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_start_exits_0(
+    monkeypatch: pytest.MonkeyPatch, serving: list[str], number: signal.Signals
+) -> None:
+    before = signal.getsignal(number)
+
+    def interrupted(_settings: Settings) -> int:
+        os.kill(os.getpid(), number)
+        return 1
+
+    serve_by(monkeypatch, interrupted)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(serving)
+    assert caught.value.code == 0
+    assert signal.getsignal(number) is before
+
+
+def test_serving_does_not_import_the_commands() -> None:
+    """Each command's parts would cost memory in every proxy."""
+    code = (
+        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        "print([name for name in sys.modules if '.commands' in name or '.demo' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pyrbacproxy.commands" not in done.stdout
+    assert "pyrbacproxy.demo" not in done.stdout
+
+
+def test_python_dash_m_runs_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pyrbacproxy", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"pyrbacproxy {VERSION}\n"
