@@ -55,12 +55,9 @@ class Link:
         self.server = server
         self.is_dead = False
         self._session = session
-        self._proxy_url = (
-            f"{proxy.scheme}://{_bracketed(proxy.host)}:{proxy.port}" if proxy else None
-        )
-        self._proxy_headers = (
-            {"Proxy-Authorization": proxy.authorization} if proxy and proxy.authorization else None
-        )
+        self._proxy_url = _url(proxy) if proxy else None
+        authorization = proxy.authorization if proxy else ""
+        self._proxy_headers = {"Proxy-Authorization": authorization} if authorization else {}
         self._calls = 0
         self._answers = 0
         self._is_retired = False
@@ -120,6 +117,8 @@ class Link:
         }
         if self.server.authorization:
             headers["Authorization"] = self.server.authorization
+        if self.server.url.startswith("http://"):
+            headers |= self._proxy_headers  # there is no CONNECT that aiohttp would add them to
         is_logged = _LOG.isEnabledFor(_V8)
         if is_logged:
             _LOG.log(_V8, "Request Body: %s", review_codec.masked(review))
@@ -215,5 +214,6 @@ def _without(text: str, authorization: str) -> str:
     return text.replace(credential, review_codec.MASK) if credential else text
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _url(proxy: ProxyAddress) -> str:
+    host = f"[{proxy.host}]" if ":" in proxy.host else proxy.host
+    return f"{proxy.scheme}://{host}:{proxy.port}"

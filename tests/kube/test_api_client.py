@@ -1,0 +1,263 @@
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyrbacproxy.demo.pki import Authority
+from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
+from pyrbacproxy.kube.credentials import Credentials, source_of
+from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.kube.reviewer import Client
+from pyrbacproxy.reviews import (
+    BearerToken,
+    ReviewFailed,
+    SubjectAccessReviewAnswer,
+    TokenReview,
+    TokenReviewAnswer,
+)
+from pyrbacproxy.user import UserInfo
+from tests.kube.parties import (
+    ACCESS,
+    TOKEN,
+    ApiStub,
+    api_server,
+    kubeconfig,
+    rotate,
+    server_context,
+    service_account,
+)
+
+GOOD = TokenReviewAnswer(True, UserInfo("alice", "7"))
+
+
+class World:
+    """A client, its API server, and the clock by which credentials grow old."""
+
+    def __init__(self, stub: ApiStub, settings: KubeSettings) -> None:
+        self.stub = stub
+        self.now = 0.0
+        credentials = Credentials(source_of(settings), clock=lambda: self.now)
+        self.client = ApiClient(settings, credentials)
+
+    async def ask(self, **options: Any) -> Any:
+        return await self.client.review(TOKEN, "10.0.0.1", **options)
+
+
+@asynccontextmanager
+async def in_cluster(tmp_path: Path) -> AsyncIterator[World]:
+    authority = Authority(tmp_path)
+    async with api_server(server_context(authority)) as stub:
+        ca = authority.certificate_file.read_bytes()
+        world = World(stub, service_account(tmp_path, stub.url, ca))
+        yield world
+        await world.client.close()
+
+
+async def test_reviews_are_answered_with_the_service_account(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        assert await world.ask() == GOOD
+        answer = await world.client.review(ACCESS, "10.0.0.1")
+        assert answer == SubjectAccessReviewAnswer(True)
+        assert world.stub.authorizations == ["Bearer own-1"] * 2
+
+
+# --- FR39: our own credential -------------------------------------------------------
+
+
+async def test_fr39_a_rewritten_token_is_used_within_a_minute(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        await world.ask()
+        (tmp_path / "token").write_text("own-2")
+        world.now += 60.0
+        assert await world.ask() == GOOD
+        assert world.stub.authorizations == ["Bearer own-1", "Bearer own-2"]
+
+
+async def test_fr39_a_refused_token_is_read_again_and_the_review_asked_once_more(
+    tmp_path: Path,
+) -> None:
+    async with in_cluster(tmp_path) as world:
+        await world.ask()
+        (tmp_path / "token").write_text("own-2")
+        world.stub.accepts = lambda request: request.headers["Authorization"] == "Bearer own-2"
+        assert await world.ask() == GOOD
+        assert world.stub.authorizations == ["Bearer own-1", "Bearer own-1", "Bearer own-2"]
+
+
+async def test_fr39_a_new_token_that_is_refused_too_is_not_tried_for_ever(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        await world.ask()
+        (tmp_path / "token").write_text("own-2")
+        world.stub.accepts = lambda _: False
+        assert (await world.ask()).reason == "the API server answered 401"
+        assert len(world.stub.reviews) == 3
+
+
+async def test_a_refused_token_that_has_not_changed_is_not_sent_again(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        world.stub.accepts = lambda _: False
+        assert (await world.ask()).reason == "the API server answered 401"
+        assert len(world.stub.reviews) == 1
+
+
+async def test_fr39_a_new_ca_is_used_within_a_minute(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        right = (tmp_path / "ca.crt").read_bytes()
+        (tmp_path / "ca.crt").write_bytes(
+            Authority(tmp_path, "other-ca").certificate_file.read_bytes()
+        )
+        assert "can't be reached" in (await world.ask()).reason
+        (tmp_path / "ca.crt").write_bytes(right)
+        world.now += 60.0
+        assert await world.ask() == GOOD
+
+
+async def test_fr39_a_rotated_client_certificate_drops_pooled_connections(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for name in ("old", "new"):
+        authority.client(name, f"proxy-{name}")
+    link = tmp_path / "current.pem"
+    link.symlink_to(tmp_path / "old.pem")
+    user = {"client-certificate": "current.pem", "client-key": "current.pem"}
+    cluster = {"certificate-authority": "demo-ca.crt"}
+    async with api_server(server_context(authority, asks_for_certificate=True)) as stub:
+        kubeconfig(tmp_path / "kc", cluster | {"server": stub.url}, user)
+        world = World(stub, KubeSettings(kubeconfig=str(tmp_path / "kc")))
+        await world.ask()
+        await world.ask()
+        rotate(link, tmp_path / "new.pem")
+        stub.accepts = lambda _: stub.certificates[-1] == "proxy-new"
+        assert await world.ask() == GOOD
+        assert stub.certificates == ["proxy-old", "proxy-old", "proxy-old", "proxy-new"]
+        assert len({stub.peers[0], stub.peers[1], stub.peers[2]}) == 1
+        assert stub.peers[3] != stub.peers[0]
+        await world.client.close()
+
+
+async def test_fr39_a_rotated_token_file_of_a_kubeconfig_is_used_within_a_minute(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "first").write_text("own-1")
+    (tmp_path / "second").write_text("own-2")
+    (tmp_path / "token").symlink_to("first")
+    async with api_server() as stub:
+        kubeconfig(tmp_path / "kc", {"server": stub.url}, {"tokenFile": "token"})
+        world = World(stub, KubeSettings(kubeconfig=str(tmp_path / "kc")))
+        await world.ask()
+        rotate(tmp_path / "token", tmp_path / "second")
+        world.now += 60.0
+        await world.ask()
+        assert stub.authorizations == ["Bearer own-1", "Bearer own-2"]
+        await world.client.close()
+
+
+async def test_no_credential_is_a_failed_review_and_the_file_s_return_heals_it(
+    tmp_path: Path,
+) -> None:
+    async with in_cluster(tmp_path) as world:
+        (tmp_path / "token").rename(tmp_path / "away")
+        answer = await world.ask()
+        assert isinstance(answer, ReviewFailed)
+        assert "token cannot be read" in answer.reason
+        (tmp_path / "away").rename(tmp_path / "token")
+        world.now += 5.0
+        assert await world.ask() == GOOD
+
+
+async def test_an_unusable_ca_is_a_failed_review(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        (tmp_path / "ca.crt").write_text("junk")
+        assert "CA or client certificate is unusable" in (await world.ask()).reason
+
+
+# --- FR47, FR48: rate and deadline --------------------------------------------------
+
+
+async def test_fr48_a_server_that_does_not_answer_is_given_up_and_dialled_anew(
+    tmp_path: Path,
+) -> None:
+    async with in_cluster(tmp_path) as world:
+        await world.ask()
+        world.stub.delay.clear()
+        answer = await world.ask(within_seconds=0.05)
+        assert answer.reason == "the API server gave no answer within 0.1 s"
+        assert not answer.is_transient
+        world.stub.delay.set()
+        assert await world.ask() == GOOD
+        assert world.stub.peers[-1] != world.stub.peers[0]
+
+
+def distinct(number: int) -> TokenReview:
+    return TokenReview(BearerToken(f"token-{number}"))
+
+
+@asynccontextmanager
+async def limited(tmp_path: Path, **settings: Any) -> AsyncIterator[World]:
+    async with api_server() as stub:
+        account = service_account(tmp_path, stub.url, b"")
+        world = World(stub, replace(account, **settings))
+        yield world
+        await world.client.close()
+
+
+async def test_fr47_a_burst_of_a_hundred_waits_for_nobody(tmp_path: Path) -> None:
+    async with limited(tmp_path, qps=0.001) as world:
+        reviews = (world.client.review(distinct(number), "10.0.0.1") for number in range(100))
+        assert await asyncio.gather(*reviews) == [GOOD] * 100
+
+
+async def test_fr47_the_flags_are_obeyed_and_waiting_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyrbacproxy.kube.turns.WAIT_SECONDS", 0.05)
+    async with limited(tmp_path, qps=0.001, burst=5) as world:
+        reviews = (world.client.review(distinct(number), "10.0.0.1") for number in range(20))
+        answers = await asyncio.gather(*reviews)
+        refused = [answer.reason for answer in answers if isinstance(answer, ReviewFailed)]
+        assert len(world.stub.reviews) == 5
+        assert len(refused) == 15
+        assert "our own rate left no room" in refused[0]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_each_api_group_has_its_rate_unless_shared(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_shared: bool,  # noqa: FBT001
+) -> None:
+    monkeypatch.setattr("pyrbacproxy.kube.turns.WAIT_SECONDS", 0.05)
+    async with limited(tmp_path, qps=0.001, burst=1, is_rate_shared=is_shared) as world:
+        await world.ask()
+        answer = await world.client.review(ACCESS, "10.0.0.1")
+        assert isinstance(answer, ReviewFailed) == is_shared
+
+
+# --- without an API server ----------------------------------------------------------
+
+
+async def test_d20_without_an_api_server_every_review_fails() -> None:
+    nobody: Client = NoApiServer()
+    answer = await nobody.review(TOKEN, "10.0.0.1", is_preferred=False, within_seconds=1.0)
+    assert answer == ReviewFailed("no API server is configured")
+    await NoApiServer().close()
+
+
+def test_fr48_nothing_heavy_is_imported_before_the_first_review() -> None:
+    program = (
+        "import sys\n"
+        "from pyrbacproxy.kube.api_client import ApiClient\n"
+        "from pyrbacproxy.kube.kubeconfig import KubeSettings\n"
+        "from pyrbacproxy.kube.reviewer import Reviewer\n"
+        "Reviewer(ApiClient(KubeSettings()), KubeSettings())\n"
+        "print({'aiohttp', 'kubernetes_asyncio', 'cryptography'} & set(sys.modules))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "set()\n"

@@ -1,0 +1,419 @@
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from pyrbacproxy.demo.pki import Authority
+from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
+from pyrbacproxy.kube import link as module
+from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.kubeconfig import ApiServer
+from pyrbacproxy.kube.link import Link, open_link
+from pyrbacproxy.reviews import Answer, ReviewFailed, SubjectAccessReviewAnswer, TokenReviewAnswer
+from pyrbacproxy.user import UserInfo
+from tests.kube.parties import ACCESS, TOKEN, api_server, server_context
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
+GOOD = TokenReviewAnswer(True, UserInfo("alice", "7"))
+
+
+@asynccontextmanager
+async def linked(server: ApiServer, proxies: EgressProxies | None = None) -> AsyncIterator[Link]:
+    link = await open_link(server, proxies or EgressProxies())
+    try:
+        yield link
+    finally:
+        await link.retire()
+
+
+@asynccontextmanager
+async def raw_server(serve: Serve) -> AsyncIterator[int]:
+    """A server that behaves as no HTTP library would; yields its port."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def request_on(reader: asyncio.StreamReader) -> bytes:
+    """One request's head; its body is read and forgotten."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    await reader.readexactly(length)
+    return head
+
+
+async def asked(serve: Serve) -> Answer:
+    async with raw_server(serve) as port, linked(ApiServer(f"http://127.0.0.1:{port}")) as link:
+        return (await link.post(TOKEN))[0]
+
+
+# --- what is sent -------------------------------------------------------------------
+
+
+async def test_a_review_is_posted_with_our_credential() -> None:
+    async with api_server() as stub:
+        server = ApiServer(f"{stub.url}/prefix", authorization="Bearer own-1")
+        async with linked(server) as link:
+            assert await link.post(TOKEN) == (GOOD, 201)
+            assert await link.post(ACCESS) == (SubjectAccessReviewAnswer(True), 201)
+        assert [review["kind"] for review in stub.reviews] == ["TokenReview", "SubjectAccessReview"]
+        assert stub.authorizations == ["Bearer own-1"] * 2
+        assert stub.peers[0] == stub.peers[1], "the connection is kept"
+        assert stub.headers[0]["Content-Type"] == "application/json"
+        assert stub.headers[0]["Accept-Encoding"] == "identity"
+
+
+async def test_the_path_is_joined_to_the_server_s() -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await request_on(reader))
+        writer.write(OK)
+
+    async with raw_server(serve) as port, linked(ApiServer(f"http://127.0.0.1:{port}/a/b")) as link:
+        await link.post(TOKEN)
+    assert heads[0].startswith(b"POST /a/b/apis/authentication.k8s.io/v1/tokenreviews HTTP/1.1\r\n")
+    assert b"authorization" not in heads[0].lower()
+
+
+async def test_tls_verifies_the_server_and_shows_our_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.client("me", "proxy-itself")
+    server_side = server_context(authority, asks_for_certificate=True)
+    async with api_server(server_side) as stub:
+        server = ApiServer(
+            stub.url,
+            ca=authority.certificate_file.read_text(),
+            certificate=pair.certificate_file.read_text(),
+            key=pair.key_file.read_text(),
+        )
+        async with linked(server) as link:
+            assert await link.post(TOKEN) == (GOOD, 201)
+        assert stub.certificates == ["proxy-itself"]
+
+
+async def test_a_server_of_another_authority_is_not_asked(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    other = Authority(tmp_path, "other-ca")
+    async with api_server(server_context(authority)) as stub:
+        server = ApiServer(
+            stub.url, ca=other.certificate_file.read_text(), authorization="Bearer o"
+        )
+        async with linked(server) as link:
+            answer, status = await link.post(TOKEN)
+        assert isinstance(answer, FailedAttempt)
+        assert not answer.is_transient
+        assert "certificate" in answer.reason
+        assert (status, stub.reviews) == (0, [])
+        async with linked(ApiServer(stub.url, is_verified=False)) as link:
+            assert await link.post(TOKEN) == (GOOD, 201)
+
+
+async def test_unusable_certificates_are_an_os_error() -> None:
+    with pytest.raises(OSError, match=r".*"):
+        await open_link(ApiServer("https://a", ca="junk"), EgressProxies())
+
+
+CREDENTIALS = "Basic dXNlcjpzM2NyZXQ="
+
+
+async def test_d34_a_proxy_is_asked_with_its_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            heads.append(await request_on(reader))
+            writer.write(OK)
+
+    async with raw_server(serve) as port:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # aiohttp must not look itself
+        proxies = EgressProxies(http=ProxyAddress("http", "127.0.0.1", port, CREDENTIALS))
+        async with linked(ApiServer("http://api.test"), proxies) as link:
+            for _ in range(2):
+                assert await link.post(TOKEN) == (TokenReviewAnswer(False), 201)
+    assert len(heads) == 2
+    for head in heads:
+        assert head.startswith(b"POST http://api.test/apis/")
+        assert f"Proxy-Authorization: {CREDENTIALS}\r\n".encode() in head
+
+
+async def test_d34_tls_goes_through_a_tunnel(tmp_path: Path) -> None:
+    heads: list[bytes] = []
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async with api_server(server_context(Authority(tmp_path))) as stub:
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            port = stub.url.rpartition(":")[2]
+            api_reader, api_writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            await asyncio.gather(copy(reader, api_writer), copy(api_reader, writer))
+
+        async with raw_server(serve) as port:
+            proxies = EgressProxies(https=ProxyAddress("http", "127.0.0.1", port, CREDENTIALS))
+            server = ApiServer(
+                "https://api.test:6443", authorization="Bearer own-1", is_verified=False
+            )
+            async with linked(server, proxies) as link:
+                assert await link.post(TOKEN) == (GOOD, 201)
+    assert heads[0].startswith(b"CONNECT api.test:6443 HTTP/1.1\r\n")
+    assert f"Proxy-Authorization: {CREDENTIALS}\r\n".encode() in heads[0]
+    assert b"own-1" not in heads[0]
+
+
+async def test_d34_a_proxy_without_credentials_gets_none() -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await request_on(reader))
+        writer.write(OK)
+
+    async with raw_server(serve) as port:
+        proxies = EgressProxies(http=ProxyAddress("http", "127.0.0.1", port))
+        async with linked(ApiServer("http://api.test"), proxies) as link:
+            await link.post(TOKEN)
+    assert b"Proxy-Authorization" not in heads[0]
+
+
+async def test_d34_loopback_is_reached_directly() -> None:
+    async with api_server() as stub:
+        proxies = EgressProxies(http=ProxyAddress("http", "127.0.0.1", 1))
+        async with linked(ApiServer(stub.url), proxies) as link:
+            assert await link.post(TOKEN) == (GOOD, 201)
+
+
+# --- what comes back ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "is_transient", "seconds"),
+    [
+        (400, None, False, 0.0),
+        (401, None, False, 0.0),
+        (403, None, False, 0.0),
+        (404, None, False, 0.0),
+        (404, "2", True, 2.0),
+        (429, None, True, 0.0),
+        (429, "3", True, 3.0),
+        (429, "soon", True, 0.0),
+        (500, None, True, 0.0),
+        (502, None, True, 0.0),
+        (503, None, False, 0.0),
+        (503, "0", True, 0.0),
+        (504, None, True, 0.0),
+        (302, "1", False, 1.0),
+    ],
+)
+async def test_a_status_that_is_no_answer_may_be_worth_another_try(
+    status: int,
+    retry_after: str | None,
+    is_transient: bool,  # noqa: FBT001
+    seconds: float,
+) -> None:
+    headers = {"Location": "/elsewhere"} | ({"Retry-After": retry_after} if retry_after else {})
+    async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+        stub.respond = lambda _: web.Response(status=status, headers=headers, text="s3cret")
+        answer, said = await link.post(TOKEN)
+        assert len(stub.reviews) == 1
+    assert said == status
+    assert answer == FailedAttempt(
+        f"the API server answered {status}",
+        is_transient=is_transient,
+        retry_after_seconds=seconds,
+    )
+
+
+async def test_what_is_no_json_is_no_answer() -> None:
+    async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+        stub.respond = lambda _: web.Response(text="<html>gateway</html>")
+        answer, _ = await link.post(TOKEN)
+    assert answer == ReviewFailed("the API server's answer is no JSON object")
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+async def test_an_answer_is_read_up_to_its_limit(
+    monkeypatch: pytest.MonkeyPatch, extra: int
+) -> None:
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 100_000)
+    async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+        stub.respond = lambda _: web.Response(body=b"{}".ljust(100_000 + extra))
+        answer, _ = await link.post(TOKEN)
+    assert isinstance(answer, FailedAttempt if extra else TokenReviewAnswer)
+
+
+async def test_fr48_a_refused_connection_fails_at_once() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        async with linked(ApiServer(f"http://127.0.0.1:{closed.getsockname()[1]}")) as link:
+            answer, status = await link.post(TOKEN)
+    assert isinstance(answer, FailedAttempt)
+    assert "can't be reached" in answer.reason
+    assert (answer.is_transient, status) == (False, 0)
+
+
+async def test_fr48_a_server_that_never_shakes_hands_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert module.CONNECT_SECONDS == 2.0
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
+
+    async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with (
+        raw_server(serve) as port,
+        linked(ApiServer(f"https://127.0.0.1:{port}", is_verified=False)) as link,
+    ):
+        answer, _ = await link.post(TOKEN)
+    assert answer == FailedAttempt("no connection to the API server in 0.05 s")
+
+
+async def test_a_reset_is_worth_another_try() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_on(reader)
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    answer = await asked(serve)
+    assert isinstance(answer, FailedAttempt)
+    assert answer.is_transient
+
+
+async def test_an_end_without_an_answer_is_not_tried_again() -> None:
+    async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await request_on(reader)
+
+    answer = await asked(serve)
+    assert answer == FailedAttempt("the API server closed the connection without an answer")
+
+
+async def test_unless_the_connection_had_been_kept() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_on(reader)
+        writer.write(OK)
+        await request_on(reader)
+
+    async with raw_server(serve) as port, linked(ApiServer(f"http://127.0.0.1:{port}")) as link:
+        assert (await link.post(TOKEN))[1] == 201
+        answer, _ = await link.post(TOKEN)
+    assert isinstance(answer, FailedAttempt)
+    assert answer.is_transient
+
+
+async def test_a_cut_answer_is_none() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_on(reader)
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 20\r\n\r\n{}")
+
+    answer = await asked(serve)
+    assert isinstance(answer, FailedAttempt)
+    assert not answer.is_transient
+
+
+async def test_what_is_no_http_is_no_answer() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_on(reader)
+        writer.write(b"s3cret\r\n\r\n")
+
+    answer = await asked(serve)
+    assert isinstance(answer, FailedAttempt)
+    assert "s3cret" not in answer.reason
+
+
+# --- the life of a link -------------------------------------------------------------
+
+
+async def test_a_deadline_without_any_answer_marks_the_link_dead() -> None:
+    async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+        await link.post(TOKEN)
+        assert not link.is_dead
+        stub.delay.clear()
+        call = asyncio.create_task(link.post(TOKEN))
+        await until(lambda: len(stub.reviews) == 2)
+        call.cancel()
+        await asyncio.wait([call])
+        assert link.is_dead
+
+
+async def test_a_deadline_beside_other_answers_does_not() -> None:
+    async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+        stub.delay.clear()
+        slow = asyncio.create_task(link.post(TOKEN))
+        await until(lambda: len(stub.reviews) == 1)
+        stub.delay.set()
+        stub.delay = asyncio.Event()
+        stub.delay.set()
+        await link.post(ACCESS)
+        slow.cancel()
+        await asyncio.wait([slow])
+        assert not link.is_dead
+
+
+async def test_a_retired_link_finishes_its_calls_first() -> None:
+    async with api_server() as stub:
+        link = await open_link(ApiServer(stub.url), EgressProxies())
+        stub.delay.clear()
+        call = asyncio.create_task(link.post(TOKEN))
+        await until(lambda: len(stub.reviews) == 1)
+        await link.retire()
+        assert not link._session.closed
+        stub.delay.set()
+        assert await call == (GOOD, 201)
+        assert link._session.closed
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 -- the stub tells by values, not by events
+            await asyncio.sleep(0.001)
+
+
+# --- FR67: logs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [201, 500])
+async def test_fr67_bodies_are_logged_at_eight_without_any_token(
+    caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    def echo(_: web.Request) -> web.StreamResponse:
+        told = {"spec": {"token": "cl1ent.s3cret"}, "message": "cl1ent.s3cret, Bearer own-s3cret"}
+        return web.json_response(told, status=status)
+
+    with caplog.at_level(logging.DEBUG):
+        async with api_server() as stub:
+            stub.respond = echo
+            async with linked(ApiServer(stub.url, authorization="Bearer own-s3cret")) as link:
+                await link.post(TOKEN)
+    ours = [record for record in caplog.records if record.name == "pyrbacproxy.kube.link"]
+    assert [record.levelno for record in ours] == [20 - 8, 20 - 8]
+    assert ours[0].getMessage().startswith('Request Body: {"kind":"TokenReview"')
+    assert ours[1].getMessage().startswith("Response Body: {")
+    assert "s3cret" not in caplog.text
+
+
+async def test_without_verbosity_no_body_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(20 - 7):
+        async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+            await link.post(TOKEN)
+    assert [record for record in caplog.records if record.name == "pyrbacproxy.kube.link"] == []
