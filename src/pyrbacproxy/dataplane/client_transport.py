@@ -120,10 +120,10 @@ class ClientTransport(asyncio.Protocol):
 
     # What the inner side sees
 
-    def write(self, data: bytes) -> None:
+    def write(self, *pieces: bytes | memoryview) -> None:
         """Send; on a lost connection bytes vanish."""
         if self._transport is not None:
-            self._transport.write(data)
+            self._transport.writelines(pieces)
 
     def pause_reading(self) -> None:
         """Read no more."""

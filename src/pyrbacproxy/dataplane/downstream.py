@@ -12,7 +12,7 @@ from pyrbacproxy.dataplane.flow_control import Brake, Reason
 from pyrbacproxy.dataplane.half_closed import HalfClosed
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending
+from pyrbacproxy.dataplane.sinks import Ending, Piece
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.parser import END, RequestReceived
@@ -23,8 +23,8 @@ from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
 class Transport(Protocol):
     """What of a `client_transport.ClientTransport` is used."""
 
-    def write(self, data: bytes) -> None:
-        """Send."""
+    def write(self, *pieces: Piece) -> None:
+        """Send, all in one go."""
         ...
 
     def pause_reading(self) -> None:
@@ -169,18 +169,18 @@ class Downstream:
         """Whether the connection ends with this exchange."""
         return self._is_draining or (self._has_ended and not self._queue)
 
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        self._transport.write(data)
+    def write(self, *pieces: Piece) -> None:
+        """Send bytes, all in one go."""
+        self._transport.write(*pieces)
 
     def pause_reading(self, reason: Reason) -> None:
         """Stop handing over body bytes."""
         if self._brake.hold(reason):
             self._transport.pause_reading()
 
-    def resume_reading(self, reason: Reason) -> None:
+    def resume_reading(self, *reasons: Reason) -> None:
         """Go on, if nobody else holds it."""
-        if self._brake.release(reason):
+        if self._brake.release(*reasons):
             self._transport.resume_reading()
 
     def wake_after(self, seconds: float) -> None:
@@ -191,7 +191,7 @@ class Downstream:
         """The exchange is over: the next one, or the end."""
         exchange, self._exchange = self._exchange, None
         self._half_closed = None
-        self.resume_reading(Reason.BODY_WAITS | Reason.UPSTREAM_FULL)
+        self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
         if ending is Ending.ABORT:
             self._stage = _Stage.CLOSED
             self._transport.cut()
@@ -207,6 +207,9 @@ class Downstream:
     def _advance(self) -> None:
         """Work the queue off as far as it goes; a loop, for a refusal may be answered in it."""
         if self._is_advancing or self._stage is not _Stage.OPEN:
+            return
+        if self._queue.is_idle:
+            self._settle()
             return
         self._is_advancing = True
         try:

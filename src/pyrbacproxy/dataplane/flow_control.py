@@ -4,18 +4,15 @@ Reading pauses with the first reason and goes on with the last, so that two part
 same side cannot release each other's hold.
 """
 
-from enum import Flag, auto
+from enum import Enum, auto
 
 
-class Reason(Flag):
+class Reason(Enum):
     """Why a side is not read."""
 
     BODY_WAITS = auto()  # body bytes are here, but nobody to give them to yet
     UPSTREAM_FULL = auto()  # the upstream's write buffer is over its mark
     QUEUE = auto()  # pipelined requests wait for their turn
-
-
-NOTHING = Reason(0)
 
 
 class Brake:
@@ -24,17 +21,17 @@ class Brake:
     __slots__ = ("_reasons",)
 
     def __init__(self) -> None:
-        self._reasons = NOTHING
+        self._reasons: set[Reason] = set()
 
     def hold(self, reason: Reason) -> bool:
         """Add a reason; true when it is the first, so that reading must pause now."""
         is_first = not self._reasons
-        self._reasons |= reason
+        self._reasons.add(reason)
         return is_first
 
-    def release(self, reason: Reason) -> bool:
-        """Remove a reason (or several); true when none is left, so that reading may go on now."""
-        if not self._reasons & reason:
+    def release(self, *reasons: Reason) -> bool:
+        """Remove reasons; true when none is left but one was, so that reading may go on now."""
+        if not self._reasons:
             return False
-        self._reasons &= ~reason
+        self._reasons.difference_update(reasons)
         return not self._reasons

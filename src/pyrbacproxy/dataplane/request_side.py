@@ -4,7 +4,7 @@ Body bytes that come before there is an upstream wait, and the client is not rea
 that come after the answer is given go nowhere (FR15).
 """
 
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.heads import relayed_trailers
@@ -19,7 +19,7 @@ from pyrbacproxy.record import ExchangeRecord
 _REPLAYABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE"))
 
 
-class RequestState(Enum):
+class RequestState(IntEnum):
     """Where the request's body is."""
 
     RECEIVING = auto()
@@ -27,6 +27,7 @@ class RequestState(Enum):
     ENDED = auto()
 
 
+# An IntEnum, because its members are hashed in C: four steps a request.
 _STEPS = {
     RequestState.RECEIVING: (RequestState.ENDED, RequestState.DISCARDING),
     RequestState.DISCARDING: (RequestState.ENDED,),
@@ -121,7 +122,7 @@ class RequestSide:
             self._step(RequestState.DISCARDING)
             self._upstream = None
             self._waiting.clear()
-            self._client.resume_reading(Reason.BODY_WAITS | Reason.UPSTREAM_FULL)
+            self._client.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
 
     def body(self, data: bytes) -> None:
         """Body bytes, without framing."""

@@ -1,14 +1,15 @@
 """The response's half of an exchange: from the upstream's events to the client's bytes.
 
 What comes in one read goes out in one write: a head waits for the first bytes of its body, until
-`flush` at the latest, so that both fill one TLS record. Long pieces are passed on without a copy.
+`flush` at the latest. Short pieces are joined, so that they fill one TLS record; long ones are
+passed on without a copy.
 """
 
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from pyrbacproxy.dataplane.heads import relayed_trailers, same_trailers
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import ClientSink
+from pyrbacproxy.dataplane.sinks import ClientSink, Piece
 from pyrbacproxy.http1 import forwarding, writer
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
@@ -21,7 +22,7 @@ _GO_AHEAD = b"HTTP/1.1 100 Continue\r\n\r\n"
 _JOINED_BYTES = 16_384
 
 
-class ResponseState(Enum):
+class ResponseState(IntEnum):
     """Where the response is."""
 
     DECIDING = auto()
@@ -31,6 +32,7 @@ class ResponseState(Enum):
     DONE = auto()
 
 
+# An IntEnum, because its members are hashed in C: four steps a request.
 _STEPS = {
     ResponseState.DECIDING: (ResponseState.CONNECTING, ResponseState.DONE),
     ResponseState.CONNECTING: (ResponseState.AWAITING, ResponseState.DONE),
@@ -50,6 +52,7 @@ class ResponseSide:
     __slots__ = (
         "_client",
         "_has_gone_ahead",
+        "_has_long",
         "_is_chunked",
         "_is_head",
         "_minor",
@@ -69,7 +72,8 @@ class ResponseSide:
         self._is_head = request.method == b"HEAD"
         self._minor = request.minor
         self.state = ResponseState.DECIDING
-        self._out: list[bytes] = []
+        self._out: list[Piece] = []
+        self._has_long = False
         self._trailers: Headers | None = None
         self._is_chunked = False
         self._has_gone_ahead = False
@@ -125,14 +129,13 @@ class ResponseSide:
         self._out.append(head.raw)
         return head.must_close
 
-    def body(self, data: bytes) -> None:
+    def body(self, data: Piece) -> None:
         """Body bytes, without framing."""
-        self._record.sent_bytes += len(data)
+        size = len(data)
+        self._record.sent_bytes += size
+        self._has_long = self._has_long or size > _JOINED_BYTES
         if self._is_chunked:
-            data = writer.chunk(data)
-        if len(data) > _JOINED_BYTES:
-            self.flush()
-            self._client.write(data)
+            self._out += (b"%x\r\n" % size, data, b"\r\n")
         else:
             self._out.append(data)
 
@@ -150,6 +153,11 @@ class ResponseSide:
     def flush(self) -> None:
         """Send the client what was gathered."""
         out = self._out
-        if out:
-            self._client.write(out[0] if len(out) == 1 else b"".join(out))
-            out.clear()
+        if not out:
+            return
+        if self._has_long:
+            self._has_long = False
+            self._client.write(*out)
+        else:
+            self._client.write(b"".join(out))
+        out.clear()

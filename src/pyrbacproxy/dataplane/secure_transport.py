@@ -76,11 +76,12 @@ class SecureTransport(ClientTransport):
         self._handshake.cancel()
         super().connection_lost(exc)
 
-    def write(self, data: bytes) -> None:
+    def write(self, *pieces: bytes | memoryview) -> None:
         """Encrypt and send."""
         if self._transport is not None:
             engine = self._engine
-            engine.send(data)
+            for piece in pieces:
+                engine.send(piece)
             self._transport.write(engine.outgoing())
 
     def cut(self) -> None:

@@ -1,11 +1,14 @@
 """The seams of an exchange: what it needs of the client's and of the upstream's side."""
 
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
+
+# A view spares the copy of a long piece's beginning or end.
+Piece: TypeAlias = bytes | memoryview
 
 
 class Ending(Enum):
@@ -32,15 +35,15 @@ class ClientSink(Protocol):
         """
         ...
 
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
+    def write(self, *pieces: Piece) -> None:
+        """Send bytes, all in one go."""
         ...
 
     def pause_reading(self, reason: Reason) -> None:
         """Stop handing over body bytes."""
         ...
 
-    def resume_reading(self, reason: Reason) -> None:
+    def resume_reading(self, *reasons: Reason) -> None:
         """Go on, if nobody else holds it."""
         ...
 
@@ -88,8 +91,8 @@ class UpstreamSink(Protocol):
 class ResponseSink(Protocol):
     """Takes the body of a response."""
 
-    def body(self, data: bytes) -> None:
-        """Some of it, without framing."""
+    def body(self, data: Piece) -> None:
+        """Some of it, without framing; not empty."""
         ...
 
     def trailers(self, trailers: Headers) -> None:

@@ -72,7 +72,9 @@ class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "_connector",
         "_idle",
+        "_is_head",
         "_is_persistent",
+        "_is_untouched",
         "_parser",
         "_stall",
         "_transport",
@@ -88,6 +90,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._user: UpstreamUser | None = None
         self._parser: ResponseParser | None = None
         self._is_persistent = False
+        self._is_head = False
+        self._is_untouched = True
         self.is_reused = False
         self._idle = Deadline(loop, self.close)
         self._stall = StallWatch(
@@ -112,6 +116,10 @@ class UpstreamConnection(asyncio.Protocol):
             # Bytes that nobody asked for would be the next exchange's answer.
             self.close()
             return
+        if self._is_untouched:
+            self._is_untouched = False
+            if self._takes_whole(user, data):
+                return
         try:
             events = parser.feed(data)
         except RemoteProtocolError:
@@ -166,7 +174,8 @@ class UpstreamConnection(asyncio.Protocol):
         connector = self._connector
         self._idle.clear()
         self._user = user
-        self._is_persistent = False
+        self._is_head = method == b"HEAD"
+        self._is_untouched = True
         self._parser = ResponseParser(
             request_method=method,
             max_head_bytes=connector.limits.max_header_bytes,
@@ -203,6 +212,30 @@ class UpstreamConnection(asyncio.Protocol):
 
     # The answer
 
+    def _takes_whole(self, user: UpstreamUser, data: bytes) -> bool:
+        """The usual answer, a known head and all of its body in one read, needs no parser."""
+        end = data.find(b"\r\n\r\n") + 4
+        received = self._connector.known_responses.get(data[:end])
+        if (
+            received is None
+            or self._is_head
+            or received.framing.kind is not Kind.LENGTH
+            or len(data) != end + received.framing.length
+        ):
+            return False
+        self._respond(user, received)
+        if self._user is user:
+            if received.framing.length:
+                user.response_side.body(memoryview(data)[end:])
+            self._end(user)
+        return True
+
+    def _respond(self, user: UpstreamUser, received: ResponseReceived) -> None:
+        # A body that lasts until the close leaves nothing to keep.
+        is_bounded = received.framing.kind is not Kind.UNTIL_CLOSE
+        self._is_persistent = is_bounded and self._connector.is_persistent(received)
+        user.response(received)
+
     def _tell(self, user: UpstreamUser, events: list[ResponseEvent]) -> None:
         """Hand events on until the exchange drops us."""
         response = user.response_side
@@ -212,10 +245,7 @@ class UpstreamConnection(asyncio.Protocol):
             elif event is END:
                 self._end(user)
             elif isinstance(event, ResponseReceived):
-                # A body that lasts until the close leaves nothing to keep.
-                is_bounded = event.framing.kind is not Kind.UNTIL_CLOSE
-                self._is_persistent = is_bounded and event.head.is_persistent
-                user.response(event)
+                self._respond(user, event)
             elif isinstance(event, InterimReceived):
                 user.interim(event.head)
             else:
@@ -267,6 +297,8 @@ class Connector:
         self.limits = limits
         self.loop = loop or asyncio.get_running_loop()
         self.known_responses: KnownResponses = {}
+        self._last_received: ResponseReceived | None = None
+        self._is_last_persistent = False
         self._settings = settings
         self._dialler = Dialler(
             self.loop,
@@ -291,6 +323,13 @@ class Connector:
             task = self.loop.create_task(self._dial(user))
             self._dials.add(task)
             task.add_done_callback(self._dials.discard)
+
+    def is_persistent(self, received: ResponseReceived) -> bool:
+        """Whether the upstream keeps its connection; looked up once for a head that repeats."""
+        if received is not self._last_received:
+            self._last_received = received
+            self._is_last_persistent = received.head.is_persistent
+        return self._is_last_persistent
 
     def take_back(self, connection: UpstreamConnection) -> None:
         """Keep a connection for the next exchange, or close one if there are too many."""
