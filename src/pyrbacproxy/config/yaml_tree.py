@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yaml import MappingNode, Node, SafeLoader, ScalarNode, SequenceNode, YAMLError
-from yaml.constructor import ConstructorError
+from yaml.constructor import ConstructorError, SafeConstructor
 
 from pyrbacproxy.config.findings import Findings
 
@@ -19,6 +19,7 @@ _TAG = "tag:yaml.org,2002:"
 # Go's YAML 1.1 reads these as booleans, PyYAML does not.
 _SHORT_BOOLS = {"y": True, "Y": True, "n": False, "N": False}
 _TRUE = frozenset({"true", "yes", "on"})
+_CONSTRUCTOR = SafeConstructor()  # knows how `<<` merges
 
 
 class NotYamlError(Exception):
@@ -55,15 +56,14 @@ class Tree:
         self._file = file
         self._findings = findings
         self._is_strict = is_strict
-        self._loader: SafeLoader | None = None
         self._content = content
 
     def root(self) -> Entry | None:
         """The first document, None when the text is empty; raises NotYamlError."""
         try:
-            self._loader = SafeLoader(self._content)
-            node = self._loader.get_node() if self._loader.check_node() else None
-            if node is not None and self._loader.check_node():
+            loader = SafeLoader(self._content)
+            node = loader.get_node() if loader.check_node() else None
+            if node is not None and loader.check_node():
                 self._findings.warn(f"{self._file}: only the first YAML document is read")
         except (YAMLError, UnicodeError, RecursionError) as error:
             raise NotYamlError(" ".join(str(error).split())) from error
@@ -140,8 +140,7 @@ class Tree:
     def _children(self, entry: Entry, node: MappingNode) -> list[tuple[str, Entry]]:
         """The mapping's keys as written, with `<<` resolved; what stands later comes later."""
         try:
-            if self._loader is not None:
-                self._loader.flatten_mapping(node)
+            _CONSTRUCTOR.flatten_mapping(node)
         except (ConstructorError, RecursionError) as error:
             self.problem(entry, f"bad merge key: {' '.join(str(error).split())}")
             return []
