@@ -49,7 +49,7 @@ async def running(*flags: str) -> AsyncIterator[Running]:
             yield Running(process, text)
     finally:
         if process.returncode is None:
-            process.kill()
+            process.terminate()
             await process.wait()
 
 

@@ -89,9 +89,13 @@ async def _play(scene: Scene, wanted_port: int, size: int | None) -> None:
 
 @asynccontextmanager
 async def _child(module: str, *flags: str, stdout: int | None = None) -> AsyncIterator[Process]:
-    """A Python process that is ended with the block, gently first."""
+    """A Python process that is ended with the block, gently first.
+
+    It has a process group of its own: a terminal's Ctrl-C reaches the demo alone, which then ends
+    each part once and in order.
+    """
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *flags, stdout=stdout
+        sys.executable, "-m", module, *flags, stdout=stdout, process_group=0
     )
     try:
         yield child
