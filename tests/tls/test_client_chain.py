@@ -73,6 +73,7 @@ def test_a_certificate_makes_name_groups_validity_and_fingerprint() -> None:
     )
 
 
+# FR32
 @pytest.mark.parametrize(
     ("subject", "name", "groups"),
     [
@@ -272,6 +273,7 @@ def test_an_expired_anchor_vouches_no_more() -> None:
     assert judge((EXPIRED, renewed), under(EXPIRED)).certificate is not None
 
 
+# FR30
 def test_without_a_pool_nobody_is_trusted_or_refused() -> None:
     assert ClientChains().judge("192.0.2.1", (ALICE.der,), NOW) == Peer("192.0.2.1")
 

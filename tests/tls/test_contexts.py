@@ -62,6 +62,7 @@ def handshake(pair: ServingPair, settings: TlsSettings, client: Client) -> Serve
     return engine
 
 
+# FR28
 @pytest.mark.parametrize(
     ("text", "issued", "links"),
     [
@@ -257,6 +258,7 @@ def test_versions_below_the_minimum_are_refused(minimum: int, offered: int) -> N
         handshake(EC.pair, TlsSettings(minimum=minimum), Client(version=offered))
 
 
+# FR33
 @pytest.mark.parametrize(
     ("issued", "suites", "offered", "chosen"),
     [

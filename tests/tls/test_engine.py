@@ -1,3 +1,4 @@
+import gc
 import os
 from collections.abc import Callable
 
@@ -105,6 +106,7 @@ def test_a_long_chain_goes_out_whole() -> None:
     assert len(sent) == 1 + len(links)
 
 
+# FR34
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("with_data", [b"", b"last words"])
 def test_close_notify_is_noticed_and_the_answer_still_goes(version: int, with_data: bytes) -> None:
@@ -247,3 +249,29 @@ def test_an_offered_session_is_not_resumed_and_harms_nobody(version: int) -> Non
     client.offer_session_again()
     _, again = connected(client)
     assert again.peer_chain() == (leaf.der,)
+
+
+# FR61: whatever becomes of a connection, nothing of it stays.
+def test_connections_leave_nothing_behind() -> None:
+    before = live_connections()
+    for _ in range(50):
+        connected(Client(identity=SERVER))
+        abandon_the_handshake()
+        with pytest.raises(TlsError):
+            engine().receive(b"garbage, not TLS")
+        with pytest.raises(TlsError):
+            Client(alpn=(b"spdy/3",)).handshake(engine())
+    assert live_connections() == before
+
+
+def live_connections() -> int:
+    gc.collect()
+    return sum(isinstance(thing, SSL.Connection) for thing in gc.get_objects())
+
+
+def abandon_the_handshake() -> None:
+    server, client = engine(), Client()
+    with pytest.raises(SSL.WantReadError):
+        client.connection.do_handshake()
+    server.receive(client.outgoing())
+    assert not server.is_ready

@@ -71,6 +71,7 @@ def test_an_unknown_version_is_quoted(name: str) -> None:
         minimum_version(name)
 
 
+# FR33
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

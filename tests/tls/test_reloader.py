@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,18 @@ def test_a_connection_keeps_its_context(listener: Listener, tmp_path: Path) -> N
     assert engine.receive(client.say(b"still here")) == b"still here"
 
 
+# FR61
+def test_a_replaced_context_leaves_nothing_behind(listener: Listener, tmp_path: Path) -> None:
+    old = weakref.ref(listener.contexts.pop())
+    (tmp_path / "tls.crt").write_bytes(TWO.pem)
+    (tmp_path / "tls.key").write_bytes(TWO.key_pem())
+    listener.reloader.check()
+    gc.collect()
+    assert old() is None
+    assert listener.served() is TWO
+
+
+# FR24
 def test_a_pool_is_replaced_and_a_bad_one_is_not_used(listener: Listener, tmp_path: Path) -> None:
     for content in (b"", b"half written\n", ONE.key_pem()):
         (tmp_path / "ca.crt").write_bytes(content)
