@@ -113,7 +113,6 @@ class Downstream:
             exchange = self._decisions.recall(data, self._peer())
             if exchange is not None:
                 self._begin(exchange)
-                exchange.request_ended()
                 self._decisions.forward(exchange)
                 return
         is_current = self._queue.feed(data)
@@ -191,12 +190,18 @@ class Downstream:
         """The exchange is over: the next one, or the end."""
         exchange, self._exchange = self._exchange, None
         self._half_closed = None
-        self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
+        is_held = bool(self._brake.reasons)
+        if is_held:
+            self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
         if ending is Ending.ABORT:
             self._stage = _Stage.CLOSED
             self._transport.cut()
         elif ending is Ending.KEEP_ALIVE and not self.must_close:
-            self._advance()
+            if not is_held and self._queue.is_idle:
+                # As `_advance` would, with less looking around: the usual case.
+                self._deadline.set(self._services.limits.idle_seconds)
+            else:
+                self._advance()
         elif exchange is not None and exchange.is_request_ended and not self._queue:
             self._close()
         else:
@@ -207,9 +212,6 @@ class Downstream:
     def _advance(self) -> None:
         """Work the queue off as far as it goes; a loop, for a refusal may be answered in it."""
         if self._is_advancing or self._stage is not _Stage.OPEN:
-            return
-        if self._queue.is_idle:
-            self._settle()
             return
         self._is_advancing = True
         try:
@@ -229,6 +231,9 @@ class Downstream:
     def _take(self, event: Queued) -> None:
         exchange = self._exchange
         if isinstance(event, RequestReceived):
+            if not event.framing.has_body:
+                # Its end, which the exchange knows of already.
+                self._queue.take()
             exchange, question = self._decisions.open(event, self._peer())
             self._begin(exchange)
             self._decisions.ask(exchange, question)

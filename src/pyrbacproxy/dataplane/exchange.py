@@ -16,7 +16,7 @@ from http import HTTPStatus
 
 from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.heads import NO_LINES, announced_trailers
-from pyrbacproxy.dataplane.request_side import RequestSide
+from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
 from pyrbacproxy.dataplane.response_side import ResponseSide, ResponseState
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import ClientSink, Ending, UpstreamSink
@@ -28,6 +28,8 @@ from pyrbacproxy.http1.response import Response, text
 from pyrbacproxy.record import Decided, ExchangeRecord
 
 _SWITCHING_PROTOCOLS = 101
+_ENDED = RequestState.ENDED
+_DONE = ResponseState.DONE
 _BAD_GATEWAY = Response(502)
 
 
@@ -125,7 +127,7 @@ class Exchange:
         return self.request_side.is_ended
 
     def request_ended(self) -> None:
-        """The client's request is complete."""
+        """The client's body is complete."""
         self.request_side.ended()
         self._finish_if_over()
 
@@ -173,7 +175,7 @@ class Exchange:
         self._upstream = upstream
         upstream.begin(self, method=self.request_side.head.method, head=self.upstream_head)
         self.request_side.attach(upstream)
-        if self.request_side.framing.has_body and self.request_side.expects_continue:
+        if self.request_side.expects_continue:
             self._client.wake_after(self._services.limits.continue_seconds)
 
     def upstream_failed(self, status: int, failure: str) -> None:
@@ -247,7 +249,9 @@ class Exchange:
         return (
             self._keeps_alive
             and not self._client.must_close
-            and (request.is_ended or (request.can_be_drained and not request.expects_continue))
+            and (
+                request.state is _ENDED or (request.can_be_drained and not request.expects_continue)
+            )
         )
 
     def _may_retry(self, upstream: UpstreamSink) -> bool:
@@ -264,8 +268,9 @@ class Exchange:
             upstream.close()
 
     def _finish_if_over(self) -> None:
-        is_answered = self.response_side.state is ResponseState.DONE
-        if is_answered and (self.request_side.is_ended or self._ending is not Ending.KEEP_ALIVE):
+        if self.response_side.state is _DONE and (
+            self.request_side.state is _ENDED or self._ending is not Ending.KEEP_ALIVE
+        ):
             self._finish(self._ending)
 
     def _abort(self) -> None:

@@ -16,22 +16,22 @@ class Reason(Enum):
 
 
 class Brake:
-    """The reasons that hold one side."""
+    """The `reasons` that hold one side."""
 
-    __slots__ = ("_reasons",)
+    __slots__ = ("reasons",)
 
     def __init__(self) -> None:
-        self._reasons: set[Reason] = set()
+        self.reasons: set[Reason] = set()
 
     def hold(self, reason: Reason) -> bool:
         """Add a reason; true when it is the first, so that reading must pause now."""
-        is_first = not self._reasons
-        self._reasons.add(reason)
+        is_first = not self.reasons
+        self.reasons.add(reason)
         return is_first
 
     def release(self, *reasons: Reason) -> bool:
         """Remove reasons; true when none is left but one was, so that reading may go on now."""
-        if not self._reasons:
+        if not self.reasons:
             return False
-        self._reasons.difference_update(reasons)
-        return not self._reasons
+        self.reasons.difference_update(reasons)
+        return not self.reasons

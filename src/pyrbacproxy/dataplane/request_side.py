@@ -27,7 +27,11 @@ class RequestState(IntEnum):
     ENDED = auto()
 
 
-# An IntEnum, because its members are hashed in C: four steps a request.
+# Looking a member up costs more than all that is done with it.
+_RECEIVING = RequestState.RECEIVING
+_ENDED = (
+    RequestState.ENDED
+)  # An IntEnum, because its members are hashed in C: four steps a request.
 _STEPS = {
     RequestState.RECEIVING: (RequestState.ENDED, RequestState.DISCARDING),
     RequestState.DISCARDING: (RequestState.ENDED,),
@@ -36,7 +40,7 @@ _STEPS = {
 
 
 class RequestSide:
-    """Passes a request's body on; counts it in `record`."""
+    """Passes a request's body on; counts it in `record`. Without a body it has ended at once."""
 
     __slots__ = (
         "_client",
@@ -64,7 +68,8 @@ class RequestSide:
         self._record = record
         self.head = head
         self.framing = framing
-        self.state = RequestState.RECEIVING
+        # Where no body is announced, the head is all.
+        self.state = _RECEIVING if framing.has_body else _ENDED
         self._upstream: UpstreamSink | None = None
         # Framed already.
         self._waiting: list[bytes] = []
@@ -73,12 +78,12 @@ class RequestSide:
     @property
     def is_ended(self) -> bool:
         """Whether all of it was received."""
-        return self.state is RequestState.ENDED
+        return self.state is _ENDED
 
     @property
     def can_be_drained(self) -> bool:
         """Whether the rest is short enough to be read, so that another request can follow it."""
-        if self.is_ended or not self.framing.has_body:
+        if self.state is _ENDED:
             return True
         left = self.framing.length - self._record.received_bytes
         is_short = left <= self._services.limits.max_drained_bytes
@@ -96,8 +101,7 @@ class RequestSide:
         HTTP/1.0 knows no such thing, and a client that has begun waits no more.
         """
         return (
-            self.state is RequestState.RECEIVING
-            and self.framing.has_body
+            self.state is _RECEIVING
             and self.head.minor > 0
             and not self._record.received_bytes
             and b"expect" in self.head.headers
@@ -118,7 +122,7 @@ class RequestSide:
 
     def discard(self) -> None:
         """The answer is given: the rest goes nowhere."""
-        if self.state is RequestState.RECEIVING:
+        if self.state is _RECEIVING:
             self._step(RequestState.DISCARDING)
             self._upstream = None
             self._waiting.clear()
@@ -127,7 +131,7 @@ class RequestSide:
     def body(self, data: bytes) -> None:
         """Body bytes, without framing."""
         self._record.received_bytes += len(data)
-        if self.state is RequestState.RECEIVING:
+        if self.state is _RECEIVING:
             self._pass_on(writer.chunk(data) if self.framing.kind is Kind.CHUNKED else data)
 
     def trailers(self, trailers: Headers) -> None:
@@ -135,8 +139,8 @@ class RequestSide:
         self._trailers = relayed_trailers(trailers, self._services.clean_trailers)
 
     def ended(self) -> None:
-        """The request is complete."""
-        if self.state is RequestState.RECEIVING and self.framing.kind is Kind.CHUNKED:
+        """The body is complete."""
+        if self.state is _RECEIVING and self.framing.kind is Kind.CHUNKED:
             self._pass_on(writer.last_chunk(self._trailers))
         self._step(RequestState.ENDED)
 

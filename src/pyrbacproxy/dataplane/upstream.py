@@ -72,9 +72,8 @@ class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "_connector",
         "_idle",
-        "_is_head",
         "_is_persistent",
-        "_is_untouched",
+        "_method",
         "_parser",
         "_stall",
         "_transport",
@@ -88,10 +87,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._connector = connector
         self._transport: asyncio.Transport | None = None
         self._user: UpstreamUser | None = None
+        # Made when a response needs one.
         self._parser: ResponseParser | None = None
         self._is_persistent = False
-        self._is_head = False
-        self._is_untouched = True
+        self._method = b""
         self.is_reused = False
         self._idle = Deadline(loop, self.close)
         self._stall = StallWatch(
@@ -111,29 +110,33 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Some of a response."""
-        user, parser = self._user, self._parser
-        if user is None or parser is None:
+        user = self._user
+        if user is None:
             # Bytes that nobody asked for would be the next exchange's answer.
             self.close()
             return
-        if self._is_untouched:
-            self._is_untouched = False
+        if self._parser is None:
             if self._takes_whole(user, data):
                 return
+            self._parser = self._new_parser()
         try:
-            events = parser.feed(data)
+            events = self._parser.feed(data)
         except RemoteProtocolError:
             self._lose("upstream broke HTTP")
             return
+        parser = self._parser
         self._tell(user, events)
         if self._user is user and parser.fault is not None:
             self._lose("upstream broke HTTP")
 
     def eof_received(self) -> None:
         """The upstream ended its sending: the transport closes, as nothing can follow."""
-        user, parser = self._user, self._parser
-        if user is None or parser is None:
+        user = self._user
+        if user is None:
+            # The usual end of an idle one: nobody may be given it any more.
+            self.close()
             return
+        parser = self._parser or self._new_parser()
         try:
             events = parser.feed_eof()
         except RemoteProtocolError:
@@ -171,17 +174,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     def begin(self, user: UpstreamUser, *, method: bytes, head: bytes) -> None:
         """Send a request head; the answer is told to `user`."""
-        connector = self._connector
         self._idle.clear()
         self._user = user
-        self._is_head = method == b"HEAD"
-        self._is_untouched = True
-        self._parser = ResponseParser(
-            request_method=method,
-            max_head_bytes=connector.limits.max_header_bytes,
-            known=connector.known_responses,
-        )
-        self.write(head)
+        self._method = method
+        if self._transport is not None:
+            self._transport.write(head)
 
     def write(self, data: bytes) -> None:
         """Send bytes; on a lost connection they vanish, and the loss is told."""
@@ -218,7 +215,7 @@ class UpstreamConnection(asyncio.Protocol):
         received = self._connector.known_responses.get(data[:end])
         if (
             received is None
-            or self._is_head
+            or self._method == b"HEAD"
             or received.framing.kind is not Kind.LENGTH
             or len(data) != end + received.framing.length
         ):
@@ -257,7 +254,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _end(self, user: UpstreamUser) -> None:
         """The response is complete: keep the connection if nothing speaks against it."""
         parser, self._parser, self._user = self._parser, None, None
-        is_clean = parser is not None and not parser.leftover and user.is_request_ended
+        is_clean = (parser is None or not parser.leftover) and user.is_request_ended
         if is_clean and self._is_persistent and self.is_open:
             self.is_reused = True
             self._connector.take_back(self)
@@ -270,6 +267,14 @@ class UpstreamConnection(asyncio.Protocol):
         self.close()
         if user is not None:
             user.upstream_lost(failure)
+
+    def _new_parser(self) -> ResponseParser:
+        connector = self._connector
+        return ResponseParser(
+            request_method=self._method,
+            max_head_bytes=connector.limits.max_header_bytes,
+            known=connector.known_responses,
+        )
 
     def _pending_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
