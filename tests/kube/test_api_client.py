@@ -36,6 +36,12 @@ from tests.kube.parties import (
 GOOD = TokenReviewAnswer(True, UserInfo("alice", "7"))
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test is decided by how busy the machine is."""
+    monkeypatch.setattr("pyrbacproxy.kube.link.CONNECT_SECONDS", 60.0)
+
+
 class World:
     """A client, its API server, and the clock by which credentials grow old."""
 
@@ -45,8 +51,8 @@ class World:
         credentials = Credentials(source_of(settings), clock=lambda: self.now)
         self.client = ApiClient(settings, credentials)
 
-    async def ask(self, **options: Any) -> Any:
-        return await self.client.review(TOKEN, "10.0.0.1", **options)
+    async def ask(self, within_seconds: float = 60.0) -> Any:
+        return await self.client.review(TOKEN, "10.0.0.1", within_seconds=within_seconds)
 
 
 @asynccontextmanager
