@@ -9,13 +9,15 @@ from pyrbacproxy.admin.access import PageAccess
 from pyrbacproxy.authn.authenticator import Authenticator
 from pyrbacproxy.authz.authorizer import Authorizer
 from pyrbacproxy.handler import Request, Respond, Verdict
-from pyrbacproxy.http1.response import text
+from pyrbacproxy.http1.head import Headers
+from pyrbacproxy.http1.response import Response, text
 from pyrbacproxy.record import Decided, Outcome
 from pyrbacproxy.refusals import refused
 from pyrbacproxy.reviews import Reviewed
 
 _HEALTHZ = b"/healthz"
-_OK = text(200, "ok")
+# The original's answer to the letter; unlike its other texts, this one has no nosniff.
+_OK = Response(200, Headers(((b"Content-Type", b"text/plain; charset=utf-8"),)), b"ok")
 _NO_PATH = text(400, "Bad Request. The target has no path.\n", must_close=True)
 _NOT_FOUND = text(404, "404 page not found\n")
 
