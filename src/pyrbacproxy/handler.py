@@ -1,7 +1,7 @@
 """The seam between data plane and decisions: `Request` in, `Forward` or `Respond` out.
 
-The data plane knows nothing of who decides; a handler knows nothing of sockets. `Runner` drives a handler's
-generator and asks the API server on its behalf.
+The data plane knows nothing of who decides; a handler knows nothing of sockets. `Runner` drives a
+handler's generator and asks the API server on its behalf.
 """
 
 from collections.abc import Callable
@@ -58,11 +58,13 @@ class Runner(Protocol):
     def run(
         self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
     ) -> Callable[[], None]:
-        """Run `steps`; call `done(result, usable_until)` before returning if every answer was at hand, later otherwise.
+        """Run `steps`, then call `done(result, usable_until)`: before returning if every answer was
+        at hand, later otherwise.
 
-        `asker` is the peer's address, for fairness among peers. `usable_until` (monotonic seconds) is how long the same
-        steps would get the same answers: infinity when nothing was asked, 0.0 when an answer may not be reused.
-        The returned function cancels: `done` is not called after it. An exception that `steps` raises
-        before the first wait propagates; later ones are given to the event loop's exception handler.
+        `asker` is the peer's address, for fairness among peers. `usable_until` (monotonic seconds)
+        is how long the same steps would get the same answers: infinity when nothing was asked, 0.0
+        when an answer may not be reused. The returned function cancels: `done` is not called after
+        it. An exception that `steps` raises before the first wait propagates; later ones are given
+        to the event loop's exception handler.
         """
         ...

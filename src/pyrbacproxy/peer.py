@@ -7,10 +7,10 @@ from dataclasses import dataclass
 class ClientCertificate:
     """A client certificate whose chain ends in the current client CA pool.
 
-    `not_before` and `not_after` (seconds since the epoch, both inclusive) are the intersection of the validity of
-    every certificate of the chain: who uses it compares them with the request's `received_at`.
-    `common_name` is the last CN of the subject ("" when it has none), `organizations` every O in order;
-    `fingerprint` is the lower-case hex SHA-256 of the leaf's DER form.
+    `not_before` and `not_after` (seconds since the epoch, both inclusive) are the intersection of
+    the validity of every certificate of the chain: who uses it compares them with the request's
+    `received_at`. `common_name` is the last CN of the subject ("" when it has none),
+    `organizations` every O in order; `fingerprint` is the lower-case hex SHA-256 of the leaf's DER.
     """
 
     common_name: str

@@ -42,8 +42,8 @@ class Decided:
 class ExchangeRecord:
     """One request with its response. Instants are monotonic seconds, 0.0 when never reached.
 
-    `status` is what the client got, 0 when it got no response head. `failure` is "" or a few plain words
-    (upstream refused, client gone, truncated ...) without any text from the wire.
+    `status` is what the client got, 0 when it got no response head. `failure` is "" or a few plain
+    words (upstream refused, client gone, truncated ...) without any text from the wire.
     """
 
     peer_address: str

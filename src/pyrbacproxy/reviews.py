@@ -1,7 +1,8 @@
 """TokenReview and SubjectAccessReview, their answers, `ReviewFailed`, and the masked `BearerToken`.
 
-`Reviewed[T]` is how pure code asks the API server: a generator that yields a review, is sent its answer, and
-returns a T. A failed review is an answer like any other, so that pure code decides what "API server down" means.
+`Reviewed[T]` is how pure code asks the API server: a generator that yields a review, is sent its
+answer, and returns a T. A failed review is an answer like any other, so that pure code decides what
+"API server down" means.
 """
 
 from collections.abc import Generator
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A secret: its text leaves only through `reveal`, for the TokenReview's body and the keyed hash."""
+    """A secret: its text leaves only by `reveal`, for the review's body and the keyed hash."""
 
     _text: str = field(repr=False)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class UserInfo:
     """Who made a request, in the terms of Kubernetes' `authentication.k8s.io/v1` UserInfo.
 
-    `extra` is a tuple of (key, values) pairs sorted by key, so that equal users compare and hash equal.
+    `extra` is a tuple of (key, values) pairs sorted by key, so that equal users compare and hash
+    equal.
     """
 
     name: str
