@@ -422,3 +422,13 @@ async def test_without_verbosity_no_body_is_logged(caplog: pytest.LogCaptureFixt
         async with api_server() as stub, linked(ApiServer(stub.url)) as link:
             await link.post(TOKEN)
     assert [record for record in caplog.records if record.name == "pyrbacproxy.kube.link"] == []
+
+
+# --- the import ---------------------------------------------------------------------
+
+
+async def test_the_import_can_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr("importlib.import_module", begun.append)
+    module.begin_import()
+    await until(lambda: begun == ["aiohttp"])

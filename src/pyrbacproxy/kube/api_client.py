@@ -11,7 +11,7 @@ from pyrbacproxy.kube import review_codec
 from pyrbacproxy.kube.attempt import FailedAttempt
 from pyrbacproxy.kube.credentials import CredentialError, Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
-from pyrbacproxy.kube.link import UNAUTHORIZED, Link, open_link
+from pyrbacproxy.kube.link import UNAUTHORIZED, Link, begin_import, open_link
 from pyrbacproxy.kube.turns import WAIT_SECONDS, Turns
 from pyrbacproxy.reviews import Answer, Review, ReviewFailed
 
@@ -85,6 +85,8 @@ class ApiClient:
         return self._authentication if is_token else self._authorization
 
     async def _asked(self, review: Review) -> Answer:
+        if self._link is None:
+            begin_import()
         server = await self._credentials.current()
         answer, status = await self._posted(server, review)
         if status == UNAUTHORIZED:

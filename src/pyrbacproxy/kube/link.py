@@ -7,6 +7,7 @@ when a link is made.
 
 import asyncio
 import errno
+import importlib
 import logging
 import ssl
 from dataclasses import dataclass
@@ -167,6 +168,11 @@ async def open_link(server: ApiServer, proxies: EgressProxies) -> Link:
     url = urlsplit(server.url)
     port = url.port or (443 if url.scheme == "https" else 80)
     return Link(server, session, proxy_for(proxies, url.scheme, url.hostname or "", port))
+
+
+def begin_import() -> None:
+    """Let a thread import the HTTP client, while credentials are still being read."""
+    asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "aiohttp")
 
 
 def _prepared(server: ApiServer) -> ssl.SSLContext | None:
