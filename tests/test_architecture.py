@@ -124,6 +124,7 @@ ALLOWED: dict[str, str] = {
     "tls.upstream_context": "tls.contexts tls.pem tls.watched_files",
     "tls.pem": "",
     "tls.watched_files": "",
+    "observe.decision_log": "observe.logs record",
     "observe.logs": "",
     "reviews": "user",
     "http1.errors": "",
