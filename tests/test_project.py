@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pyrbacproxy.config import authz_file
+from pyrbacproxy.config.findings import Findings
 from tests.test_architecture import on_disk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +55,16 @@ def test_ci_runs_what_the_readme_says() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "make check test" in (ROOT / ".ci" / "run").read_text()
     assert (ROOT / "README.md").read_text().startswith("# pyrbacproxy\n\n    make demo ")
+
+
+README_YAML = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("text", README_YAML)
+def test_the_readme_shows_authorization_files_without_fault(text: str) -> None:
+    findings = Findings()
+    authz_file.read(text.encode(), "README.md", findings, is_strict=True)
+    assert findings == Findings()
 
 
 def test_links_between_documents_lead_somewhere() -> None:
