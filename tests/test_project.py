@@ -57,7 +57,8 @@ def test_ci_runs_what_the_readme_says() -> None:
     assert (ROOT / "README.md").read_text().startswith("# pyrbacproxy\n\n    make demo ")
 
 
-README_YAML = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+README = (ROOT / "README.md").read_text()
+README_YAML = re.findall(r"(?ms)^```yaml\n(.*?)^```$", README)
 
 
 @pytest.mark.parametrize("text", README_YAML)
