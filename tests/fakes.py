@@ -1,7 +1,8 @@
 """Stand-ins for the world, shared by the tests."""
 
-from collections.abc import Iterable
-from typing import TypeVar
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers, RequestHead
@@ -46,3 +47,92 @@ def request(
         peer=peer or Peer("127.0.0.1"),
         received_at=received_at,
     )
+
+
+# --- time and transports ------------------------------------------------------------
+
+
+class ManualLoop:
+    """As much of an event loop as timers need; its time goes on by `advance` alone."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.timers: list[ManualTimer] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> "ManualTimer":
+        timer = ManualTimer(self, when, callback)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and fire what falls due meanwhile, in order."""
+        until = self.now + seconds
+        while due := [timer for timer in self.timers if timer.when <= until]:
+            timer = min(due, key=lambda timer: timer.when)
+            self.timers.remove(timer)
+            self.now = max(self.now, timer.when)
+            timer.callback()
+        self.now = until
+
+    def as_loop(self) -> asyncio.AbstractEventLoop:
+        """Itself, for those who ask for the whole interface."""
+        return cast("asyncio.AbstractEventLoop", self)
+
+
+class ManualTimer:
+    """A timer of a `ManualLoop`."""
+
+    def __init__(self, loop: ManualLoop, when: float, callback: Callable[[], None]) -> None:
+        self.loop = loop
+        self.when = when
+        self.callback = callback
+
+    def cancel(self) -> None:
+        if self in self.loop.timers:
+            self.loop.timers.remove(self)
+
+
+class TapeTransport(asyncio.Transport):
+    """A transport that notes what is done with it. `pending_bytes` is what it claims to hold."""
+
+    def __init__(self, peername: tuple[str, int] | None = ("127.0.0.1", 4711)) -> None:
+        super().__init__({"peername": peername, "socket": self})
+        self.written = b""
+        self.done: list[str] = []
+        self.pending_bytes = 0
+        self._is_closing = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def setsockopt(self, *_: object) -> None:
+        self.done.append("reset on close")
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending_bytes
+
+    def pause_reading(self) -> None:
+        self.done.append("pause")
+
+    def resume_reading(self) -> None:
+        self.done.append("resume")
+
+    def write_eof(self) -> None:
+        self.done.append("eof")
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        self._is_closing = True
+        self.done.append("close")
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self.done.append("abort")

@@ -102,7 +102,8 @@ class ResponseSide:
 
     def go_ahead(self) -> None:
         """A 100 (Continue), once and before the answer; never to HTTP/1.0 (RFC 9110 §15.2)."""
-        if self._minor and not self._has_gone_ahead and self.state is not ResponseState.DONE:
+        is_early = self.state < ResponseState.RELAYING
+        if is_early and self._minor and not self._has_gone_ahead:
             self._has_gone_ahead = True
             self._client.write(_GO_AHEAD)
 

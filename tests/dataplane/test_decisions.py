@@ -1,0 +1,136 @@
+import logging
+from math import inf
+
+import pytest
+
+from pyrbacproxy.dataplane.decisions import Decisions
+from pyrbacproxy.dataplane.exchange import Exchange
+from pyrbacproxy.dataplane.sinks import Ending
+from pyrbacproxy.http1.parser import RequestParser, RequestReceived
+from pyrbacproxy.peer import Peer
+from tests.dataplane.dialogue import (
+    ALLOWED,
+    OK,
+    ClientTape,
+    RunnerTape,
+    UpstreamTape,
+    World,
+    forwarding_handler,
+    received,
+)
+
+PEER = Peer("192.0.2.1")
+
+
+def head(path: str = "/x", *lines: str, method: str = "GET") -> RequestReceived:
+    text = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: h", *lines, "", ""])
+    event = RequestParser(max_head_bytes=65536).feed(text.encode())[0]
+    assert isinstance(event, RequestReceived)
+    return event
+
+
+class Talk:
+    """One connection's decisions between tapes."""
+
+    def __init__(self, usable_until: float = inf) -> None:
+        self.now = 5.0
+        self.world = World(runner=RunnerTape(usable_until), clock=lambda: self.now)
+        self.world.connector.ready = [UpstreamTape() for _ in range(9)]
+        self.upstreams = list(self.world.connector.ready)
+        self.client = ClientTape()
+        self.decisions = Decisions(self.world.services, self.client)
+
+    def ask(self, request: RequestReceived, peer: Peer = PEER) -> Exchange:
+        exchange, question = self.decisions.open(request, peer)
+        self.decisions.ask(exchange, question)
+        return exchange
+
+    def knows(self, request: RequestReceived, peer: Peer = PEER) -> bool:
+        return self.decisions.recall(request.raw, peer) is not None
+
+
+def test_the_same_head_is_forwarded_without_another_look() -> None:
+    talk = Talk()
+    talk.ask(head())
+    exchange = talk.decisions.recall(head().raw, PEER)
+    assert exchange is not None
+    talk.decisions.forward(exchange)
+    assert talk.upstreams[1].take() == talk.upstreams[0].take()
+    exchange.response(received(OK))
+    exchange.response_ended()
+    assert talk.client.done == [Ending.KEEP_ALIVE]
+    assert exchange.record.decided is ALLOWED
+    assert (exchange.record.method, exchange.record.path) == ("GET", "/x")
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        pytest.param(head("/deny"), id="a refusal"),
+        pytest.param(head("/break"), id="a fault of ours"),
+        pytest.param(head("/bad"), id="a head that cannot be written"),
+        pytest.param(head("/x", "Content-Length: 1", method="POST"), id="a body"),
+        pytest.param(head("/x", "X: " + "x" * 8192), id="a long head"),
+    ],
+)
+def test_what_is_never_remembered(
+    request_head: RequestReceived, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = Talk()
+    with caplog.at_level(logging.CRITICAL):
+        talk.ask(request_head)
+    assert not talk.knows(request_head)
+
+
+def test_what_is_remembered_dies_with_what_it_hangs_on() -> None:
+    for change in ("bytes", "peer", "time", "handler"):
+        talk = Talk(usable_until=60.0)
+        talk.ask(head())
+        assert talk.knows(head())
+        if change == "time":
+            talk.now = 60.0
+        if change == "handler":
+            talk.world.services.handler = lambda request: forwarding_handler(request)  # noqa: PLW0108 - another object
+        asked = head("/x", "X: 1") if change == "bytes" else head()
+        peer = Peer("192.0.2.1") if change == "peer" else PEER
+        assert not talk.knows(asked, peer), change
+        assert talk.knows(head()) == (change == "bytes"), change
+
+
+def test_an_answer_that_may_not_be_used_again_is_not() -> None:
+    talk = Talk(usable_until=0.0)
+    talk.ask(head())
+    assert not talk.knows(head())
+
+
+def test_a_decision_may_come_later() -> None:
+    talk = Talk()
+    exchange = talk.ask(head("/ask"))
+    assert talk.upstreams[0].take() == b""
+    talk.world.runner.waiting.pop()()
+    assert talk.upstreams[0].take().startswith(b"GET /ask ")
+    assert exchange.cancel is not None
+
+
+def test_a_client_that_goes_cancels() -> None:
+    talk = Talk()
+    talk.ask(head("/ask")).client_gone()
+    assert talk.world.runner.cancelled == 1
+
+
+@pytest.mark.parametrize("path", ["/break", "/bad"])
+def test_a_fault_of_ours_is_a_500_that_is_logged_once(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = Talk()
+    talk.ask(head(path))
+    assert talk.client.take().startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert talk.client.done == [Ending.CLOSE]
+    assert len(caplog.records) == 1
+
+
+def test_forwarding_without_a_memory_does_nothing() -> None:
+    talk = Talk()
+    exchange, _ = talk.decisions.open(head(), PEER)
+    talk.decisions.forward(exchange)
+    assert talk.world.connector.asked == []

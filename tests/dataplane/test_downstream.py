@@ -1,0 +1,363 @@
+"""Bytes of a client in, bytes to it out; time goes on by hand."""
+
+import pytest
+
+from pyrbacproxy.dataplane.downstream import Downstream
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Piece, UpstreamUser
+from pyrbacproxy.peer import Peer
+from pyrbacproxy.record import Outcome
+from tests.dataplane.dialogue import DATE, OK, UpstreamTape, World, received
+from tests.fakes import ManualLoop
+
+GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+DENY = b"GET /deny HTTP/1.1\r\nHost: h\r\n\r\n"
+POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"
+CHUNKS = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class TransportTape:
+    """What the client was sent, and what became of its connection."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.done: list[str] = []
+
+    def write(self, *pieces: Piece) -> None:
+        self.sent += b"".join(pieces)
+
+    def pause_reading(self) -> None:
+        self.done.append("pause")
+
+    def resume_reading(self) -> None:
+        self.done.append("resume")
+
+    def linger(self) -> None:
+        self.done.append("linger")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def cut(self) -> None:
+        self.done.append("cut")
+
+
+class Users:
+    """A connector that notes who asks and gives each a new upstream."""
+
+    def __init__(self) -> None:
+        self.users: list[UpstreamUser] = []
+        self.upstreams: list[UpstreamTape] = []
+
+    def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
+        del is_fresh
+        self.users.append(user)
+        self.upstreams.append(UpstreamTape())
+        user.upstream_ready(self.upstreams[-1])
+
+
+class Talk:
+    """A connection between tapes."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.loop = ManualLoop()
+        self.world = World(limits=limits or Limits(), clock=self.loop.time)
+        self.connector = Users()
+        self.world.services.connector = self.connector
+        self.transport = TransportTape()
+        self.peer = Peer("192.0.2.1")
+        self.down = Downstream(
+            self.transport,
+            self.world.services,
+            peer=lambda: self.peer,
+            loop=self.loop.as_loop(),
+        )
+
+    def hear(self) -> bytes:
+        sent, self.transport.sent = self.transport.sent, b""
+        return sent.replace(b"Date: " + DATE + b"\r\n", b"")
+
+    def answer(self, raw: bytes = OK, body: bytes = b"ok") -> None:
+        """The newest upstream answers."""
+        user = self.connector.users[-1]
+        user.response(received(raw))
+        user.response_side.body(body)
+        user.response_ended()
+
+    @property
+    def statuses(self) -> list[int]:
+        return [record.status for record in self.world.records]
+
+
+def test_one_request_after_the_other() -> None:
+    talk = Talk()
+    for number in range(3):
+        talk.down.data_received(GET)
+        assert len(talk.connector.users) == number + 1
+        talk.answer()
+        assert talk.hear() == OK + b"ok"
+    assert talk.transport.done == []
+    assert [upstream.take() for upstream in talk.connector.upstreams] == [
+        b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+    ] * 3
+
+
+def test_a_request_byte_by_byte() -> None:
+    talk = Talk()
+    for byte in POST + b"abc":
+        talk.down.data_received(bytes([byte]))
+    assert talk.connector.upstreams[0].take().endswith(b"\r\n\r\nabc")
+    talk.answer()
+    assert talk.hear() == OK + b"ok"
+
+
+def test_pipelined_requests_are_answered_in_order_and_only_so_many_wait() -> None:
+    talk = Talk()
+    talk.down.data_received(GET * 40)
+    assert len(talk.connector.users) == 1
+    assert talk.transport.done == ["pause"]
+    for _ in range(40):
+        talk.answer()
+    assert talk.hear() == (OK + b"ok") * 40
+    assert talk.transport.done == ["pause", "resume"]
+
+
+def test_refusals_by_the_thousand_do_not_deepen_the_stack() -> None:
+    talk = Talk()
+    talk.down.data_received(DENY * 5000)
+    assert talk.statuses == [401] * 5000
+    assert talk.transport.done == []
+
+
+def test_a_refused_body_is_never_taken_for_a_request() -> None:
+    talk = Talk()
+    hidden = DENY
+    head = b"POST /deny HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(hidden)
+    talk.down.data_received(head)
+    talk.down.data_received(hidden)
+    talk.down.data_received(DENY)
+    assert talk.statuses == [401, 401]
+    assert talk.connector.users == []
+
+
+def test_a_body_too_long_to_be_drained_ends_in_lingering() -> None:
+    talk = Talk()
+    talk.down.data_received(
+        b"POST /deny HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000000\r\n\r\n"
+    )
+    assert b"Connection: close" in talk.hear()
+    assert talk.transport.done == ["linger"]
+    talk.down.data_received(GET)
+    assert talk.statuses == [401]
+    talk.loop.advance(1.1)
+    assert talk.transport.done == ["linger", "close"]
+
+
+@pytest.mark.parametrize("before", [b"", DENY], ids=["first", "after another"])
+def test_what_is_no_request_is_refused_and_nothing_after_it_is_served(before: bytes) -> None:
+    talk = Talk()
+    talk.down.data_received(before + b"GET / HTTP/1.1\r\nHost: h\r\nbroken\r\n\r\n" + DENY)
+    talk.down.data_received(DENY)
+    assert talk.statuses == ([401, 400] if before else [400])
+    assert talk.hear().endswith(b"Connection: close\r\n\r\n400 Bad Request")
+    assert talk.transport.done == ["linger"]
+    decided = talk.world.records[-1].decided
+    assert decided is not None
+    assert decided.outcome is Outcome.REFUSED
+
+
+def test_a_fault_behind_a_request_waits_for_its_answer() -> None:
+    talk = Talk()
+    talk.down.data_received(GET + b"nonsense\r\n\r\n")
+    assert talk.hear() == b""
+    talk.answer()
+    assert talk.hear().startswith(OK + b"okHTTP/1.1 400 ")
+    assert talk.statuses == [200, 400]
+
+
+def test_bad_chunks_are_the_clients_fault() -> None:
+    talk = Talk()
+    talk.down.data_received(CHUNKS + b"3\r\nabc\r\nzz\r\n")
+    assert talk.hear().startswith(b"HTTP/1.1 400 ")
+    assert talk.connector.upstreams[0].done == ["close"]
+    assert talk.transport.done[-1] == "linger"
+
+
+def test_trailers_reach_the_upstream() -> None:
+    talk = Talk()
+    talk.down.data_received(CHUNKS + b"3\r\nabc\r\n0\r\nX-Late: 1\r\n\r\n")
+    assert talk.connector.upstreams[0].take().endswith(b"0\r\nX-Late: 1\r\n\r\n")
+
+
+def test_a_client_is_held_while_its_body_waits() -> None:
+    talk = Talk()
+    talk.down.data_received(b"POST /ask HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
+    assert talk.transport.done == ["pause"]
+    talk.world.runner.waiting.pop()()
+    assert talk.transport.done == ["pause", "resume"]
+    talk.down.data_received(b"c")
+    talk.answer()
+    assert talk.statuses == [200]
+
+
+def test_a_full_client_stops_the_upstream_and_the_next_request() -> None:
+    talk = Talk()
+    talk.down.data_received(GET)
+    talk.down.pause_writing()
+    assert talk.connector.upstreams[0].done == ["pause"]
+    talk.answer()
+    talk.down.data_received(GET)
+    assert len(talk.connector.users) == 1
+    talk.down.resume_writing()
+    assert len(talk.connector.users) == 2
+    talk.down.pause_writing()
+    talk.down.resume_writing()
+    assert talk.connector.upstreams[1].done == ["pause", "resume"]
+
+
+def test_idle_connections_are_closed() -> None:
+    talk = Talk(Limits(idle_seconds=90))
+    talk.loop.advance(60)
+    talk.down.data_received(DENY)
+    talk.loop.advance(89)
+    assert talk.transport.done == []
+    talk.loop.advance(2)
+    assert talk.transport.done == ["close"]
+    talk.down.data_received(DENY)
+    assert talk.statuses == [401]
+
+
+def test_a_dribbled_head_has_its_time_from_the_first_byte() -> None:
+    talk = Talk(Limits(read_header_seconds=32))
+    talk.loop.advance(50)
+    for byte in GET[:3]:
+        talk.down.data_received(bytes([byte]))
+        assert talk.transport.done == []
+        talk.loop.advance(10)
+    talk.loop.advance(3)
+    assert talk.transport.done == ["close"]
+
+
+def test_a_running_exchange_has_no_deadline() -> None:
+    talk = Talk()
+    talk.down.data_received(GET)
+    talk.loop.advance(10_000)
+    assert talk.transport.done == []
+    talk.answer()
+    assert talk.hear() == OK + b"ok"
+
+
+def test_a_silent_upstream_is_not_waited_for_with_the_go_ahead() -> None:
+    talk = Talk()
+    talk.down.data_received(POST.replace(b"Host", b"Expect: 100-continue\r\nHost"))
+    talk.loop.advance(0.9)
+    assert talk.hear() == b""
+    talk.loop.advance(0.2)
+    assert talk.hear() == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def test_an_idle_client_that_ends_is_gone() -> None:
+    assert not Talk().down.eof_received()
+
+
+def test_a_client_that_ends_in_its_request_is_gone() -> None:
+    talk = Talk()
+    talk.down.data_received(POST + b"a")
+    assert not talk.down.eof_received()
+    assert talk.connector.upstreams[0].done == ["close"]
+    assert talk.transport.done == ["cut"]
+    assert talk.world.records[0].failure == "client gone"
+    assert not talk.down.eof_received()
+
+
+def test_a_half_closed_client_gets_its_answer() -> None:
+    talk = Talk()
+    talk.down.data_received(GET)
+    assert talk.down.eof_received()
+    talk.loop.advance(0.6)
+    assert talk.hear() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    talk.answer()
+    assert b"Connection: close" in talk.hear()
+    assert talk.transport.done == ["close"]
+
+
+def test_a_half_closed_client_gets_all_its_answers() -> None:
+    talk = Talk()
+    talk.down.data_received(GET + GET + DENY)
+    assert talk.down.eof_received()
+    talk.answer()
+    talk.answer()
+    assert talk.statuses == [200, 200, 401]
+    assert talk.transport.done[-1] == "close"
+
+
+def test_a_half_closed_client_with_a_full_buffer_is_waited_for() -> None:
+    talk = Talk()
+    talk.down.pause_writing()
+    talk.down.data_received(DENY)
+    assert talk.down.eof_received()
+    talk.down.resume_writing()
+    assert talk.statuses == [401]
+    assert talk.transport.done[-1] == "close"
+
+
+def test_after_an_ended_client_nothing_is_waited_for() -> None:
+    talk = Talk()
+    talk.down.data_received(GET + b"nonsense\r\n\r\n")
+    assert talk.down.eof_received()
+    talk.answer()
+    assert talk.transport.done[-2:] == ["linger", "close"]
+
+
+def test_a_lost_connection_takes_everything_along() -> None:
+    talk = Talk()
+    talk.down.data_received(GET + GET)
+    talk.down.connection_lost()
+    assert talk.connector.upstreams[0].done == ["close"]
+    assert len(talk.world.records) == 1
+    assert talk.loop.timers == []
+    Talk().down.connection_lost()
+
+
+def test_an_idle_connection_drains_at_once_a_running_one_after_its_answer() -> None:
+    idle = Talk()
+    idle.down.drain()
+    assert idle.transport.done == ["close"]
+    talk = Talk()
+    talk.down.data_received(GET)
+    talk.down.drain()
+    assert talk.transport.done == []
+    talk.answer()
+    assert b"Connection: close" in talk.hear()
+    assert talk.transport.done == ["close"]
+
+
+def test_a_head_that_has_begun_may_come_to_its_end() -> None:
+    talk = Talk()
+    talk.down.data_received(DENY[:9])
+    talk.down.drain()
+    assert talk.transport.done == []
+    talk.down.data_received(DENY[9:])
+    assert b"Connection: close" in talk.hear()
+    assert talk.transport.done == ["close"]
+
+
+def test_an_answer_that_had_begun_before_the_drain_ends_the_connection_too() -> None:
+    talk = Talk()
+    talk.down.data_received(GET)
+    user = talk.connector.users[0]
+    user.response(received(OK))
+    talk.down.drain()
+    user.response_side.body(b"ok")
+    user.response_ended()
+    assert talk.transport.done[-1] == "close"
+
+
+def test_a_certificate_that_became_invalid_is_noticed_on_the_next_request() -> None:
+    talk = Talk()
+    talk.down.data_received(GET)
+    talk.answer()
+    talk.peer = Peer("192.0.2.1", None, "expired")
+    talk.down.data_received(GET)
+    talk.answer()
+    assert talk.statuses == [200, 200]

@@ -1,0 +1,41 @@
+from pyrbacproxy.dataplane.half_closed import HalfClosed
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Ending
+from tests.dataplane.dialogue import OK, Dialogue
+
+LIMITS = Limits(half_closed_seconds=0.5, half_closed_rest_seconds=1.0)
+
+
+def test_before_the_answer_a_client_that_still_reads_discards_a_100_and_gets_its_answer() -> None:
+    talk = Dialogue()
+    talk.forward()
+    watch = HalfClosed(talk.exchange, talk.client, LIMITS)
+    assert talk.client.done == [("wake", 0.5)]
+    watch.woken()
+    assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    talk.respond(OK, b"ok")
+    assert talk.client.take() == OK + b"ok"
+
+
+def test_while_the_answer_comes_nothing_is_concluded() -> None:
+    talk = Dialogue()
+    talk.forward()
+    talk.respond(OK, b"o", ends=False)
+    watch = HalfClosed(talk.exchange, talk.client, LIMITS)
+    watch.woken()
+    talk.exchange.response_side.body(b"k")
+    watch.woken()
+    talk.client.is_write_paused = True
+    watch.woken()
+    assert talk.client.done == [("wake", 1.0)] * 4
+
+
+def test_when_the_answer_rests_the_client_is_taken_for_gone() -> None:
+    talk = Dialogue()
+    talk.forward()
+    talk.respond(OK, b"o", ends=False)
+    watch = HalfClosed(talk.exchange, talk.client, LIMITS)
+    watch.woken()
+    watch.woken()
+    assert talk.upstream.done == ["close"]
+    assert talk.client.done[-1] is Ending.ABORT

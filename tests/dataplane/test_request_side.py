@@ -1,0 +1,106 @@
+import pytest
+
+from pyrbacproxy.dataplane.flow_control import Reason
+from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
+from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
+from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.record import ExchangeRecord
+from tests.dataplane.dialogue import ClientTape, UpstreamTape, World, length
+
+
+def side(
+    framing: Framing, client: ClientTape | None = None, *, method: bytes = b"POST", minor: int = 1
+) -> RequestSide:
+    head = RequestHead(method, b"/", Headers([(b"Expect", b"100-continue")]), minor)
+    record = ExchangeRecord("127.0.0.1", "POST", "/")
+    return RequestSide(World().services, client or ClientTape(), record, head=head, framing=framing)
+
+
+def test_without_a_body_it_has_ended_at_once() -> None:
+    request = side(NO_BODY)
+    assert request.is_ended
+    assert request.can_be_drained
+    assert not request.expects_continue
+    assert side(length(0)).is_ended
+
+
+def test_a_body_goes_through_as_it_is_framed() -> None:
+    for framing, sent in ((length(5), b"abcde"), (CHUNKED, b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")):
+        request, upstream = side(framing), UpstreamTape()
+        request.attach(upstream)
+        request.body(b"abc")
+        request.body(b"de")
+        request.ended()
+        assert upstream.take() == sent
+        assert request.state is RequestState.ENDED
+
+
+def test_it_waits_while_nobody_takes_it_and_the_client_is_held() -> None:
+    client, upstream = ClientTape(), UpstreamTape()
+    request = side(length(6), client)
+    request.body(b"abc")
+    assert client.done == [("pause", Reason.BODY_WAITS)]
+    request.attach(upstream)
+    assert client.done[1:] == [("resume", Reason.BODY_WAITS)]
+    request.detach()
+    request.body(b"def")
+    assert upstream.take() == b"abc"
+
+
+def test_after_the_answer_it_goes_nowhere() -> None:
+    client, upstream = ClientTape(), UpstreamTape()
+    request = side(CHUNKED, client)
+    request.attach(upstream)
+    request.discard()
+    request.discard()
+    request.body(b"abc")
+    request.ended()
+    request.discard()
+    assert upstream.take() == b""
+    assert client.done == [("resume", Reason.BODY_WAITS, Reason.UPSTREAM_FULL)]
+
+
+@pytest.mark.parametrize(
+    ("framing", "sent", "can"),
+    [
+        pytest.param(length(262_144), b"", True, id="just short enough"),
+        pytest.param(length(262_145), b"", False, id="a byte too long"),
+        pytest.param(length(262_145), b"x", True, id="a byte has come"),
+        pytest.param(CHUNKED, b"", False, id="unknown length"),
+    ],
+)
+def test_what_can_be_drained(framing: Framing, sent: bytes, *, can: bool) -> None:
+    request = side(framing)
+    request.body(sent)
+    assert request.can_be_drained == can
+
+
+def test_who_waits_for_a_go_ahead() -> None:
+    request = side(length(3))
+    assert request.expects_continue
+    request.body(b"a")
+    assert not request.expects_continue
+    assert not side(length(3), minor=0).expects_continue
+
+
+@pytest.mark.parametrize(
+    ("method", "framing", "can"),
+    [(b"GET", NO_BODY, True), (b"GET", length(1), False), (b"DELETE", NO_BODY, False)],
+)
+def test_what_may_be_repeated(method: bytes, framing: Framing, *, can: bool) -> None:
+    assert side(framing, method=method).can_be_repeated == can
+
+
+def test_it_ends_once() -> None:
+    request = side(length(1))
+    request.ended()
+    with pytest.raises(RuntimeError, match="cannot become"):
+        request.ended()
+
+
+def test_trailers_lose_what_no_trailer_may_be() -> None:
+    request, upstream = side(CHUNKED), UpstreamTape()
+    request.attach(upstream)
+    request.trailers(Headers([(b"X-Remote-User", b"root"), (b"A", b"1"), (b"Host", b"h")]))
+    request.ended()
+    assert upstream.take() == b"0\r\nA: 1\r\n\r\n"
