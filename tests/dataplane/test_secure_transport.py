@@ -1,0 +1,149 @@
+import contextlib
+
+import pytest
+from OpenSSL import SSL
+
+from pyrbacproxy.dataplane.client_transport import ClientTransport
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.secure_transport import SecureTransport
+from pyrbacproxy.tls.contexts import TlsSettings, server_context
+from pyrbacproxy.tls.engine import PlainHttpError
+from tests.dataplane.test_client_transport import InnerTape
+from tests.fakes import ManualLoop, TapeTransport
+from tests.tls.parties import Client, issue
+
+SERVER = issue("CN=server")
+ALICE = issue("CN=alice")
+CONTEXT = server_context(SERVER.pair, TlsSettings())
+
+
+class Talk:
+    """A client in memory that talks to a `SecureTransport`."""
+
+    def __init__(self, client: Client | None = None, *, stays_open: bool = False) -> None:
+        self.loop = ManualLoop()
+        self.inner = InnerTape(stays_open=stays_open)
+        self.made: list[SecureTransport] = []
+        self.closed: list[ClientTransport] = []
+        self.client = client or Client()
+        self.secure = SecureTransport(
+            self._make,
+            context=lambda: CONTEXT,
+            limits=Limits(handshake_seconds=10),
+            loop=self.loop.as_loop(),
+            on_closed=self.closed.append,
+        )
+        self.tcp = TapeTransport()
+        self.secure.connection_made(self.tcp)
+
+    def _make(self, transport: SecureTransport) -> InnerTape:
+        self.made.append(transport)
+        return self.inner
+
+    def hear(self) -> bytes:
+        written, self.tcp.written = self.tcp.written, b""
+        return self.client.hear(written)
+
+    def deliver(self) -> None:
+        written, self.tcp.written = self.tcp.written, b""
+        if written:
+            self.client.connection.bio_write(written)
+
+    def shake_hands(self) -> "Talk":
+        while not self.made:
+            with contextlib.suppress(SSL.WantReadError):
+                self.client.connection.do_handshake()
+            self.secure.data_received(self.client.outgoing())
+            self.deliver()
+        return self
+
+
+def test_the_inner_side_is_made_when_the_handshake_is_done() -> None:
+    talk = Talk(Client(identity=ALICE))
+    assert talk.made == []
+    talk.shake_hands()
+    assert talk.made == [talk.secure]
+    assert talk.secure.peer_chain() == (ALICE.der,)
+    assert talk.secure.alpn() == b""
+    assert talk.loop.timers == []
+
+
+def test_plaintext_passes_both_ways() -> None:
+    talk = Talk().shake_hands()
+    talk.secure.data_received(talk.client.say(b"abc") + talk.client.say(b"def"))
+    assert talk.inner.heard == b"abcdef"
+    talk.secure.write(b"x" * 100_000, memoryview(b"yz"))
+    assert talk.hear() == b"x" * 100_000 + b"yz"
+
+
+def test_a_late_handshake_is_cut() -> None:
+    talk = Talk()
+    talk.loop.advance(10)
+    assert talk.tcp.done == ["abort"]
+
+
+def test_a_handshake_is_nothing_to_drain() -> None:
+    talk = Talk()
+    talk.secure.drain()
+    assert talk.tcp.done == ["abort"]
+    talk = Talk().shake_hands()
+    talk.secure.drain()
+    assert talk.inner.told == ["drain"]
+
+
+@pytest.mark.parametrize("is_shaken", [False, True], ids=["at once", "later"])
+def test_garbage_ends_the_connection_with_one_low_line(
+    caplog: pytest.LogCaptureFixture, *, is_shaken: bool
+) -> None:
+    talk = Talk().shake_hands() if is_shaken else Talk()
+    caplog.set_level(1)
+    talk.secure.data_received(b"\x17\x03\x03\x00\x05hello" if is_shaken else b"\x00" * 50)
+    talk.secure.data_received(b"more")
+    assert talk.tcp.done == ["close"]
+    assert [record.levelno for record in caplog.records] == [18]
+
+
+def test_plain_http_is_told_so() -> None:
+    talk = Talk()
+    talk.secure.data_received(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert talk.tcp.written == PlainHttpError.ANSWER
+    assert talk.tcp.done == ["close"]
+
+
+@pytest.mark.parametrize("stays_open", [False, True])
+def test_a_client_that_ends_may_still_read(*, stays_open: bool) -> None:
+    for says_so in (False, True):
+        talk = Talk(stays_open=stays_open).shake_hands()
+        if says_so:
+            talk.client.connection.shutdown()
+            talk.secure.data_received(talk.client.outgoing())
+        talk.secure.eof_received()
+        assert talk.inner.told == ["end"]
+        assert talk.tcp.done == ([] if stays_open else ["close"])
+
+
+def test_an_end_within_the_handshake_is_the_end() -> None:
+    talk = Talk()
+    talk.secure.eof_received()
+    assert talk.tcp.done == ["abort"]
+
+
+@pytest.mark.parametrize("how", ["close", "linger", "cut"])
+def test_a_close_says_goodbye_and_a_cut_does_not(how: str) -> None:
+    talk = Talk().shake_hands()
+    for _ in range(2):
+        getattr(talk.secure, how)()
+    talk.deliver()
+    with pytest.raises(SSL.WantReadError if how == "cut" else SSL.ZeroReturnError):
+        talk.client.connection.recv(1)
+
+
+def test_a_lost_connection() -> None:
+    talk = Talk().shake_hands()
+    talk.secure.connection_lost(ConnectionResetError())
+    talk.secure.write(b"late")
+    talk.secure.data_received(b"late")
+    talk.secure.cut()
+    assert talk.inner.told == ["lost"]
+    assert talk.closed == [talk.secure]
+    Talk().secure.connection_lost(None)
