@@ -361,3 +361,29 @@ def test_a_certificate_that_became_invalid_is_noticed_on_the_next_request() -> N
     talk.down.data_received(GET)
     talk.answer()
     assert talk.statuses == [200, 200]
+
+
+def test_what_follows_a_request_for_a_tunnel_waits_for_its_answer() -> None:
+    talk = Talk()
+    upgrade = GET.replace(b"Host", b"Connection: upgrade\r\nUpgrade: echo\r\nHost")
+    talk.down.data_received(upgrade)
+    talk.down.data_received(DENY)
+    assert talk.transport.done == ["pause"]
+    talk.answer()
+    assert talk.statuses == [200, 401]
+    assert talk.transport.done == ["pause", "resume"]
+    talk.down.data_received(upgrade)
+    talk.answer()
+    talk.down.data_received(DENY)
+    assert talk.statuses == [200, 401, 200, 401]
+    assert talk.transport.done == ["pause", "resume"]
+
+
+def test_an_idle_connection_after_a_whole_request_waits_for_the_next_head() -> None:
+    talk = Talk()
+    for _ in range(2):
+        talk.down.data_received(DENY[:5])
+        talk.loop.advance(30)
+        talk.down.data_received(DENY[5:])
+        talk.loop.advance(60)
+    assert talk.transport.done == []

@@ -22,9 +22,9 @@ def test_while_the_answer_comes_nothing_is_concluded() -> None:
     talk.forward()
     talk.respond(OK, b"o", ends=False)
     watch = HalfClosed(talk.exchange, talk.client, LIMITS)
-    watch.woken()
-    talk.exchange.response_side.body(b"k")
-    watch.woken()
+    for _ in range(2):
+        talk.exchange.response_side.body(b"k")
+        watch.woken()
     talk.client.is_write_paused = True
     watch.woken()
     assert talk.client.done == [("wake", 1.0)] * 4
@@ -35,7 +35,6 @@ def test_when_the_answer_rests_the_client_is_taken_for_gone() -> None:
     talk.forward()
     talk.respond(OK, b"o", ends=False)
     watch = HalfClosed(talk.exchange, talk.client, LIMITS)
-    watch.woken()
     watch.woken()
     assert talk.upstream.done == ["close"]
     assert talk.client.done[-1] is Ending.ABORT

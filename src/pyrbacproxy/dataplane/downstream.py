@@ -117,7 +117,7 @@ class Downstream:
                 return
         is_current = self._queue.feed(data)
         self._advance()
-        if self._queue or not is_current:
+        if self._queue or not (is_current or self._exchange is None):
             self.pause_reading(Reason.QUEUE)
 
     def eof_received(self) -> bool:
@@ -137,7 +137,6 @@ class Downstream:
     def connection_lost(self) -> None:
         """Closed, by whomever."""
         self._stage = _Stage.CLOSED
-        self._queue.clear()
         self._deadline.cancel()
         if self._exchange is not None:
             self._exchange.client_gone()
@@ -190,8 +189,7 @@ class Downstream:
         """The exchange is over: the next one, or the end."""
         exchange, self._exchange = self._exchange, None
         self._half_closed = None
-        is_held = bool(self._brake.reasons)
-        if is_held:
+        if is_held := bool(self._brake.reasons):
             self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
         if ending is Ending.ABORT:
             self._stage = _Stage.CLOSED
@@ -257,16 +255,15 @@ class Downstream:
         if self._exchange is not None:
             return
         limits = self._services.limits
-        if not self._queue.has_begun_head:
-            self._is_in_head = False
-            if self.must_close:
-                self._close()
-            else:
-                self._deadline.set(limits.idle_seconds)
-        elif not self._is_in_head:
-            # Once for each head, not for each byte of it (FR58).
-            self._is_in_head = True
-            self._deadline.set(limits.read_header_seconds)
+        if self._queue.has_begun_head:
+            if not self._is_in_head:
+                # Once for each head, not for each byte of it (FR58).
+                self._is_in_head = True
+                self._deadline.set(limits.read_header_seconds)
+        elif self.must_close:
+            self._close()
+        else:
+            self._deadline.set(limits.idle_seconds)
 
     def _begin(self, exchange: Exchange) -> None:
         self._deadline.clear()
@@ -281,8 +278,6 @@ class Downstream:
         self._transport.write(answer)
         services.observe(_malformed(self._peer(), response.status, services.clock()))
         self._linger()
-
-    # The end
 
     def _due(self) -> None:
         """The deadline has come."""
@@ -305,7 +300,6 @@ class Downstream:
 
     def _close(self) -> None:
         self._stage = _Stage.CLOSED
-        self._queue.clear()
         self._deadline.clear()
         self._transport.close()
 

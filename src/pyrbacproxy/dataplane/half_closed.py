@@ -24,7 +24,7 @@ class HalfClosed:
         self._exchange = exchange
         self._client = client
         self._limits = limits
-        self._sent_bytes = -1
+        self._sent_bytes = exchange.record.sent_bytes
         is_relaying = exchange.response_side.state is ResponseState.RELAYING
         client.wake_after(
             limits.half_closed_rest_seconds if is_relaying else limits.half_closed_seconds

@@ -27,7 +27,7 @@ class Limits:
     continue_seconds: float = 1.0
     # A client that ended its sending may be gone altogether: when `dataplane.exchange` looks.
     half_closed_seconds: float = 0.5
-    half_closed_rest_seconds: float = 1.0
+    half_closed_rest_seconds: float = 0.8
     # A refused body is read to its end if no more than this is to come, as by Go's server;
     # otherwise the connection closes.
     max_drained_bytes: int = 262_144
