@@ -117,7 +117,6 @@ def dialler(
     port: int, *, is_tls: bool, host: str = "localhost", proxy: ProxyAddress | None = None
 ) -> Dialler:
     return Dialler(
-        asyncio.get_running_loop(),
         Limits(connect_seconds=SECONDS),
         scheme="https" if is_tls else "http",
         host=host,
@@ -187,7 +186,6 @@ async def test_a_tunnel_that_is_refused(answer: bytes, reason: str) -> None:
 async def test_https_without_a_context_is_refused() -> None:
     with pytest.raises(OSError, match="no TLS context"):
         await Dialler(
-            asyncio.get_running_loop(),
             Limits(),
             scheme="https",
             host="::1",

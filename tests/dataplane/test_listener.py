@@ -189,6 +189,21 @@ async def test_out_of_descriptors_is_one_line_and_no_spin(
     listener.abort()
 
 
+async def test_a_connection_that_closes_ends_the_wait_for_descriptors(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sockets = bind("127.0.0.1", 0)
+    listener = serving(sockets)
+    async with visitor("127.0.0.1", port_of(sockets)) as reader:
+        assert await is_greeted(reader)
+        for _ in range(2):
+            listener._accept_failed(OSError(errno.EMFILE, "too many"))
+        assert len(caplog.records) == 1, "one line a second"
+        assert not listener._is_accepting
+    assert await settled(lambda: listener._is_accepting)
+    listener.abort()
+
+
 async def test_a_listener_that_waits_for_descriptors_can_be_stopped() -> None:
     listener = serving(bind("127.0.0.1", 0))
     listener._accept_failed(OSError(errno.EMFILE, "too many"))

@@ -88,6 +88,7 @@ class Listener:
         self._connections: set[ClientTransport] = set()
         self._admissions: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
+        self._told_at = -_PAUSE_SECONDS
         self._is_accepting = False
         self._is_stopped = False
         self._emptied: asyncio.Event = asyncio.Event()
@@ -159,7 +160,10 @@ class Listener:
 
     def _accept_failed(self, error: OSError) -> None:
         if error.errno in _EXHAUSTED:
-            _LOG.error("cannot accept connections for now: %s", error.strerror)
+            now = self._loop.time()
+            if now - self._told_at >= _PAUSE_SECONDS:
+                self._told_at = now
+                _LOG.error("cannot accept connections for now: %s", error.strerror)
             self._pause()
             self._retry = self._loop.call_later(_PAUSE_SECONDS, self._try_again)
         else:
@@ -167,7 +171,9 @@ class Listener:
             _LOG.log(20 - 2, "accept: %s", error.strerror)
 
     def _try_again(self) -> None:
-        self._retry = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         self.start()
 
     def _admit(self, connection: socket.socket) -> None:
@@ -193,4 +199,5 @@ class Listener:
         if not self._connections:
             self._emptied.set()
         if len(self._connections) < self._limits.max_connections:
-            self.start()
+            # It gave a descriptor back too, so there is no need to wait.
+            self._try_again()

@@ -306,7 +306,6 @@ class Connector:
         self._is_last_persistent = False
         self._settings = settings
         self._dialler = Dialler(
-            self.loop,
             limits,
             scheme=settings.scheme,
             host=settings.host,
