@@ -261,7 +261,7 @@ def test_fr15_a_refused_body_is_not_read_for_ever(lab: Lab, lines: tuple[str, ..
 
 
 def flood(client: Client) -> None:
-    """Send chunks until the proxy ends the connection; it may read on for a moment, not for ever."""
+    """Send chunks until the proxy ends the connection; it may read on for a while."""
     block = b"10000\r\n" + bytes(65536) + b"\r\n"
     patience_ends = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < patience_ends:
