@@ -67,7 +67,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks http1.errors http1.parser http1.writer peer record",
     "dataplane.listener": "dataplane.client_transport dataplane.limits",
     "dataplane.deadline": "",
-    "dataplane.dial": "dataplane.limits egress_proxy",
+    "dataplane.dial": "dataplane.limits egress_dial egress_proxy",
     "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_side "
     "dataplane.sinks",
     "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
@@ -144,6 +144,7 @@ ALLOWED: dict[str, str] = {
     "peer": "",
     "user": "",
     "egress_proxy": "",
+    "egress_dial": "egress_proxy",
     # the demo stands apart
     "demo.pki": "",
     "demo.label_selector": "",

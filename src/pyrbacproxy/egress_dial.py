@@ -1,0 +1,140 @@
+"""One new outgoing connection: plain or TLS, straight or through an egress proxy (D34)."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyrbacproxy.egress_proxy import ProxyAddress
+
+_MAX_ANSWER_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a connection leads, and the proxy on the way if there is one. `host` has no brackets.
+
+    A plain server behind a proxy is the proxy's business: it is connected to, and the requests name
+    the server in absolute-form (RFC 9112 §3.2.2). For a server with TLS the proxy is asked for a
+    tunnel (RFC 9110 §9.3.6).
+    """
+
+    host: str
+    port: int
+    proxy: ProxyAddress | None = None
+
+
+async def dial(
+    route: Route,
+    protocol: asyncio.Protocol,
+    *,
+    context: ssl.SSLContext | None,
+    handshake_seconds: float,
+) -> None:
+    """Connect `protocol`, with TLS if there is a `context`.
+
+    Raises OSError (refused, TLS failure). How long it may take altogether is the caller's to say;
+    one that is cancelled leaves nothing open.
+    """
+    if route.proxy is None:
+        await _connect(lambda: protocol, route.host, route.port, context, handshake_seconds)
+    elif context is None:
+        await _connect_to_proxy(route.proxy, lambda: protocol, handshake_seconds)
+    else:
+        await _tunnel(route, route.proxy, protocol, context, handshake_seconds)
+
+
+async def _connect(
+    make_protocol: Callable[[], asyncio.Protocol],
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    handshake_seconds: float,
+) -> asyncio.Transport:
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        make_protocol,
+        host,
+        port,
+        ssl=context,
+        server_hostname=_server_name(host) if context is not None else None,
+        ssl_handshake_timeout=handshake_seconds if context is not None else None,
+    )
+    return transport
+
+
+async def _connect_to_proxy(
+    proxy: ProxyAddress, make_protocol: Callable[[], asyncio.Protocol], handshake_seconds: float
+) -> asyncio.Transport:
+    context = None
+    if proxy.scheme == "https":
+        # In a thread: the system's roots are many.
+        context = await asyncio.to_thread(ssl.create_default_context)
+    return await _connect(make_protocol, proxy.host, proxy.port, context, handshake_seconds)
+
+
+async def _tunnel(
+    route: Route,
+    proxy: ProxyAddress,
+    protocol: asyncio.Protocol,
+    context: ssl.SSLContext,
+    handshake_seconds: float,
+) -> None:
+    loop = asyncio.get_running_loop()
+    asking = _TunnelRequest(loop)
+    transport = await _connect_to_proxy(proxy, lambda: asking, handshake_seconds)
+    try:
+        transport.write(_tunnel_head(route, proxy))
+        await asking.answer
+        upgraded = await loop.start_tls(
+            transport,
+            protocol,
+            context,
+            server_hostname=_server_name(route.host),
+            ssl_handshake_timeout=handshake_seconds,
+        )
+    except BaseException:
+        transport.abort()
+        raise
+    if upgraded is None:
+        raise ConnectionError("the egress proxy closed the tunnel")
+    protocol.connection_made(upgraded)
+
+
+def _server_name(host: str) -> str:
+    """The host as certificates and SNI spell it (RFC 6066 §3): without the root's dot."""
+    return host.removesuffix(".")
+
+
+def _tunnel_head(route: Route, proxy: ProxyAddress) -> bytes:
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    lines = [f"CONNECT {host}:{route.port} HTTP/1.1", f"Host: {host}:{route.port}"]
+    if proxy.authorization:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+class _TunnelRequest(asyncio.Protocol):
+    """Waits for a proxy's answer to CONNECT; `answer` fails with OSError unless it is a 2xx."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.answer: asyncio.Future[None] = loop.create_future()
+        self._received = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Some of the answer's head: a 2xx has no body (RFC 9110 §9.3.6)."""
+        self._received += data
+        if self.answer.done():
+            return
+        if b"\r\n\r\n" in self._received:
+            status = self._received.split(b" ", 2)[1:2]
+            if status and len(status[0]) >= 3 and status[0].startswith(b"2"):  # noqa: PLR2004 - 2xx
+                self.answer.set_result(None)
+            else:
+                self.answer.set_exception(ConnectionError("the egress proxy refused the tunnel"))
+        elif len(self._received) > _MAX_ANSWER_BYTES:
+            self.answer.set_exception(ConnectionError("the egress proxy's answer is too long"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The proxy closed instead of answering."""
+        if not self.answer.done():
+            self.answer.set_exception(exc or ConnectionError("the egress proxy closed"))
