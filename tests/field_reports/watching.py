@@ -10,7 +10,7 @@ from tests.field_reports.servers import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.05
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
