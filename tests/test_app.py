@@ -1,0 +1,160 @@
+"""The composition root: serves what the settings say until a signal, or starts nothing at all."""
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyrbacproxy import app
+from pyrbacproxy.access import AccessSettings
+from pyrbacproxy.authz.attributes import AttributeSettings
+from pyrbacproxy.config.settings import Address, Settings
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.tls.contexts import TlsSettings
+
+GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _unfrozen() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(
+        secure=_free_address(),
+        insecure=None,
+        endpoints=None,
+        tls=TlsSettings(),
+        upstream=UpstreamSettings(),
+        access=AccessSettings(),
+        attributes=AttributeSettings(),
+        static_rules=(),
+        audiences=(),
+        kube=None,
+        limits=Limits(shutdown_grace_seconds=5),
+    )
+
+
+def test_every_listener_serves_until_a_signal(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    insecure, endpoints = _free_address(), _free_address()
+    settings = replace(settings, insecure=insecure, endpoints=endpoints)
+    answers: list[bytes] = []
+
+    def client() -> None:
+        answers.append(_asked(settings.secure, b"/metrics", is_tls=True))
+        answers.append(_asked(insecure, b"/metrics", is_tls=False))
+        answers.append(_asked(endpoints, b"/healthz", is_tls=True))
+
+    with caplog.at_level("INFO", "pyrbacproxy"):
+        assert _served(settings, client) == 0
+    assert [answer.partition(b"\r\n")[0] for answer in answers] == [
+        b"HTTP/1.1 401 Unauthorized",
+        b"HTTP/1.1 401 Unauthorized",
+        b"HTTP/1.1 200 OK",
+    ]
+    lines = [record.getMessage() for record in caplog.records]
+    assert settings.secure is not None
+    assert f"Listening securely on {settings.secure.text}" in lines
+    assert f"Listening insecurely on {insecure.text}" in lines
+    assert lines[-1] == "Shutting down"
+
+
+def test_ignored_paths_reach_a_tls_upstream_that_is_not_there(
+    settings: Settings, tmp_path: Path
+) -> None:
+    closed = _free_address()
+    settings = replace(
+        settings,
+        access=AccessSettings(ignore_paths=("/open",)),
+        upstream=UpstreamSettings(scheme="https", host="127.0.0.1", port=closed.port),
+    )
+    answers: list[bytes] = []
+    assert _served(settings, lambda: answers.append(_asked(settings.secure, b"/open"))) == 0
+    assert answers[0].startswith(b"HTTP/1.1 502 ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_taken_port_ends_the_start_and_leaves_no_other_bound(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        address = Address("127.0.0.1", port, f"127.0.0.1:{port}")
+        assert app.serve(replace(settings, endpoints=address)) == 1
+    assert f"127.0.0.1:{port}" in caplog.text
+    assert settings.secure is not None
+    with socket.create_server(("127.0.0.1", settings.secure.port)):
+        """The first address is free again."""
+
+
+def test_a_pair_that_vanished_since_the_check_ends_the_start(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "pair.pem")
+    settings = replace(settings, tls=TlsSettings(certificate_file=path, key_file=path))
+    assert app.serve(settings) == 1
+    assert path in caplog.text
+
+
+def _free_address() -> Address:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    return Address("127.0.0.1", port, f"127.0.0.1:{port}")
+
+
+def _served(settings: Settings, client: Callable[[], None]) -> int:
+    """Serve here, for signals need the main thread; the client is another thread and ends it."""
+
+    def run() -> None:
+        try:
+            client()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        return app.serve(settings)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _asked(address: Address | None, path: bytes, *, is_tls: bool = True) -> bytes:
+    assert address is not None
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(_connected(address.port))
+        if is_tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            connection = stack.enter_context(context.wrap_socket(connection))
+        connection.sendall(GET % path)
+        answer = b""
+        while data := connection.recv(65536):
+            answer += data
+        return answer
+
+
+def _connected(port: int) -> socket.socket:
+    """A connection, once there is a listener; pytest's own time limit ends a wait for ever."""
+    for _ in range(2000):
+        with contextlib.suppress(ConnectionRefusedError):
+            return socket.create_connection(("127.0.0.1", port), 10)
+        threading.Event().wait(0.01)
+    raise AssertionError("nobody listens")
