@@ -1,0 +1,128 @@
+"""Field report FR67: no secret in a log, at any level."""
+
+import base64
+
+import pytest
+
+from tests.field_reports.harness import Lab, Proxy, bearer, get
+from tests.field_reports.servers import Reply, failed, refused, user
+from tests.field_reports.watching import until
+
+SOCKET = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+)
+
+
+@pytest.fixture
+def proxy(lab: Lab) -> Proxy:
+    """A proxy at the highest level, with a credential of its own for the API server."""
+    own = "secret-own-credential"
+    lab.secrets.add(own)
+    address = f"http://127.0.0.1:{lab.api.port}"
+    kubeconfig = lab.world.write_kubeconfig("own", address, {"token": own})
+    return lab.start(f"--kubeconfig={kubeconfig}", "--v=10")
+
+
+def subprotocol(lab: Lab, token: str) -> str:
+    """A token as browsers send it."""
+    encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    lab.secrets.add(encoded)
+    return f"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.{encoded}, chat"
+
+
+# `lab` itself asserts after each test that no secret is in stdout or stderr.
+
+
+def test_fr67_the_review_is_logged_with_its_token_masked(lab: Lab, proxy: Proxy) -> None:
+    before = len(proxy.text())
+    assert proxy.ask(get("/metrics", bearer(lab.token(user("alice"))))).status == 200
+    assert lab.api.asked[0].credential == "Bearer secret-own-credential"
+
+    def review() -> list[str]:
+        lines = proxy.text()[before:].splitlines()
+        return [line for line in lines if '"kind":"TokenReview"' in line]
+
+    lines = until(review, "TokenReview in the log")
+    assert all('"token":"<masked>"' in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(lambda token: refused(f"token {token} is bad"), id="status-error"),
+        pytest.param(lambda token: Reply(http=500, body=f"no {token}!".encode()), id="error-body"),
+        pytest.param(lambda token: Reply(body=f'{{"spec":{{"token":"{token}"'.encode()), id="cut"),
+        pytest.param(lambda token: Reply(body=f"<{token}>".encode()), id="no-json"),
+        pytest.param(
+            lambda token: Reply(
+                http=403,
+                body=f'{{"kind":"Status","message":"Bearer {token} may not","code":403}}'.encode(),
+            ),
+            id="status-object",
+        ),
+        pytest.param(
+            lambda token: Reply({"authenticated": "yes", "user": token}), id="wrong-types"
+        ),
+        pytest.param(lambda _: failed(401), id="our-own-credential-refused"),
+    ],
+)
+def test_fr67_an_api_server_that_echoes_the_token(lab: Lab, proxy: Proxy, reply: object) -> None:
+    assert callable(reply)
+    token = lab.token()
+    lab.api.tokens[token] = reply(token)
+    assert proxy.ask(get("/metrics", bearer(token))).status == 401
+    assert lab.api.token_reviews(token)
+
+
+def test_fr67_an_access_review_that_fails_with_our_credential(lab: Lab, proxy: Proxy) -> None:
+    own = "secret-own-credential"
+    lab.api.on_access = lambda _: Reply(http=403, body=f"Bearer {own} is nobody".encode())
+    assert proxy.ask(get("/echo"), "alice").status == 500
+
+
+@pytest.mark.parametrize("is_good", [True, False], ids=["good", "bad"])
+def test_fr67_tokens_in_every_place(lab: Lab, proxy: Proxy, is_good: bool) -> None:  # noqa: FBT001
+    token = lab.token(user("alice") if is_good else refused("no"))
+    status = 200 if is_good else 401
+    assert proxy.ask(get(f"/metrics?access_token={token}", bearer(token))).status == status
+    assert proxy.ask(get(f"/metrics?access_token={token}")).status == 401
+    # Tunnels come later, so the status of an upgrade is nothing to hold on to here.
+    proxy.ask(get("/ws", *SOCKET, subprotocol(lab, token)))
+    proxy.ask(get("/ws", *SOCKET, subprotocol(lab, token), bearer(token)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Authorization: Bearer {} x",
+        "Authorization: Basic {}",
+        "Authorization:{}\x00",
+        "{}",
+        "{}: x",
+    ],
+)
+def test_fr67_tokens_in_malformed_requests(lab: Lab, proxy: Proxy, line: str) -> None:
+    answer = proxy.ask(get("/metrics", line.format(lab.token())))
+    assert answer.status in {400, 401}
+
+
+def test_fr67_tokens_when_the_upstream_breaks(lab: Lab, proxy: Proxy) -> None:
+    token = lab.token(user("alice"))
+    lab.upstream.script = f"HTTP/1.1 ok {token}\r\n\r\n".encode()
+    assert proxy.ask(get(f"/metrics?access_token={token}", bearer(token))).status == 502
+    lab.upstream.script = f"{token}\r\n\r\n".encode()
+    assert proxy.ask(get(f"/metrics?access_token={token}", bearer(token))).status == 502
+
+
+def test_fr67_tokens_when_the_upstream_is_away(lab: Lab) -> None:
+    token = lab.token(user("alice"))
+    proxy = lab.start("--v=10", "--upstream=http://127.0.0.1:1")
+    assert proxy.ask(get(f"/metrics?access_token={token}", bearer(token))).status == 502
+
+
+def test_fr67_the_flags_are_logged_without_secrets(lab: Lab, proxy: Proxy) -> None:
+    assert "--v=" in proxy.text() or "FLAG" in proxy.text()
+    assert lab.secrets
