@@ -17,7 +17,7 @@ from typing import NoReturn
 from pyrbacproxy.config.flag_text import help_text, value_lines
 from pyrbacproxy.config.options import Options, parse
 from pyrbacproxy.config.values import quoted
-from pyrbacproxy.config.version import VersionAnswer, answer
+from pyrbacproxy.config.version import VERSION, VersionAnswer, answer
 from pyrbacproxy.observe import logs
 
 PROGRAM = "pyrbacproxy"
@@ -91,13 +91,7 @@ def _argument_problems(options: Options) -> list[str]:
 
 
 def _version(options: Options, problems: list[str]) -> VersionAnswer:
-    text = options.text("version")
-    if not options.is_changed("version") and options.integer("v") == 0:
-        return VersionAnswer("", "")
-    # Late, for it is slow and wanted by few.
-    from importlib import metadata  # noqa: PLC0415
-
-    built = f"v{metadata.version(PROGRAM)}"
+    text, built = options.text("version"), f"v{VERSION}"
     details = f"({platform.python_implementation()} {platform.python_version()})"
     try:
         return answer(text, program=PROGRAM, built=built, details=details)

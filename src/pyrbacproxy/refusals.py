@@ -31,16 +31,24 @@ def unauthenticated(rejected: Rejected | None) -> Respond:
 
 
 def not_allowed(
-    attributes: Attributes, judgement: Decision | ReviewFailed, decided: Decided
+    attributes: Attributes,
+    judgement: Decision | ReviewFailed,
+    decided: Decided,
+    *,
+    words: str = "",
 ) -> Respond:
-    """403 for a decision that does not allow, 500 for a review that failed; completes `decided`."""
+    """403 for a decision that does not allow, 500 for a review that failed; completes `decided`.
+
+    `words` replace the usual ones about the attributes, where more than one was tried.
+    """
+    words = words or describe(attributes)
     if isinstance(judgement, ReviewFailed):
-        said = f"Authorization error {describe(attributes)}"
+        said = f"Authorization error {words}"
         decided.outcome = Outcome.ERROR
         decided.decision_source = "review"
         decided.notes = (note(0, f"{said}: {judgement.reason}", is_error=True),)
         return Respond(_spoken(500, said), decided)
-    said = f"Forbidden {describe(attributes)}"
+    said = f"Forbidden {words}"
     decided.outcome = Outcome.DENIED
     decided.decision_source = judgement.source
     decided.notes = (note(2, f"{said}. Reason: {judgement.reason}"),)

@@ -50,6 +50,7 @@ class Flag:
     shorthand: str = ""
     choices: tuple[str, ...] = ()
     is_hidden: bool = False
+    is_classified: bool = False  # no value of it is shown anywhere
 
     @property
     def default_value(self) -> Value:

@@ -1,7 +1,7 @@
 """The flag table as people read it: `--help`, the README's list, the values in the log."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyrbacproxy.config.flag import Fate, Flag, Kind, Value
 from pyrbacproxy.config.flag_table import FLAGS, GROUPS
@@ -19,6 +19,7 @@ _USAGE = """Usage:
 _COLUMNS = 100
 _INDENT = " " * 10
 _NOT_YET = "Not supported yet. "
+_CLASSIFIED = "CLASSIFIED"
 
 
 def help_text() -> str:
@@ -60,9 +61,18 @@ def readme_list() -> str:
 
 def value_lines(options: Options) -> Iterator[str]:
     """One line for each flag's value, as the log shows them at level 1; no password is shown."""
-    for flag in FLAGS.values():
-        value = _value_text(flag, options.values[flag.name])
-        yield f"FLAG: --{flag.name}={quoted(without_password(value))}"
+    for name, value in shown_values(options, FLAGS.values()):
+        yield f"FLAG: --{name}={quoted(value)}"
+
+
+def shown_values(options: Options, flags: Iterable[Flag]) -> Iterator[tuple[str, str]]:
+    """Each flag's name and value as pflag would print it, without passwords of URLs.
+
+    A classified flag shows `CLASSIFIED`, as in Kubernetes.
+    """
+    for flag in flags:
+        value = without_password(_value_text(flag, options.values[flag.name]))
+        yield flag.name, _CLASSIFIED if flag.is_classified else value
 
 
 def _meaning(flag: Flag) -> str:
@@ -71,7 +81,7 @@ def _meaning(flag: Flag) -> str:
 
 
 def _default(flag: Flag) -> str:
-    if flag.default in ("", "false", "0", "0s"):
+    if flag.is_classified or flag.default in ("", "false", "0", "0s"):
         return ""
     is_quoted = flag.kind is Kind.TEXT
     return f" (default {quoted(flag.default) if is_quoted else flag.default})"
@@ -89,7 +99,8 @@ def _value_text(flag: Flag, value: Value) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple):
-        return ",".join(item if isinstance(item, str) else _pair_text(*item) for item in value)
+        items = ",".join(item if isinstance(item, str) else _pair_text(*item) for item in value)
+        return f"[{items}]" if flag.is_list else items
     return str(value)
 
 

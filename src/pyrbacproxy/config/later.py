@@ -7,11 +7,9 @@ from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.flag import Fate, Kind
 from pyrbacproxy.config.flag_table import FLAGS
 from pyrbacproxy.config.options import Options
-from pyrbacproxy.config.values import quoted
 
 _ALGORITHM = re.compile(r"(RS|ES|PS)(256|384|512)")
 _LONGEST_STALE_SECONDS = 3600.0
-_GATES = ("ComponentStatusz", "ComponentFlagz")
 
 
 def check(options: Options, findings: Findings) -> None:
@@ -28,9 +26,6 @@ def check(options: Options, findings: Findings) -> None:
     _check_oidc(options, findings)
     if options.number("stale-review-period") > _LONGEST_STALE_SECONDS:
         findings.problem("--stale-review-period: must be at most 1h")
-    for name, _ in options.pairs("feature-gates"):
-        if name not in _GATES:
-            findings.problem(f"--feature-gates: unknown gate {quoted(name)}")
 
 
 def _check_oidc(options: Options, findings: Findings) -> None:

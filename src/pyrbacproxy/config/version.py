@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pyrbacproxy.config.values import parse_bool, quoted
 
+VERSION = "0.1.0"  # pyproject.toml's, known here without the cost of reading package metadata
 _NUMBERS = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
 
@@ -28,6 +29,11 @@ def answer(text: str, *, program: str, built: str, details: str) -> VersionAnswe
             raise ValueError(f"version {quoted(text)} must keep the numbers of {built}")
         return VersionAnswer("", text)
     return VersionAnswer(f"{program} {built}" if parse_bool(text) else "", built)
+
+
+def reported(text: str) -> str:
+    """The version under which we run, without its v: the flag's own, else the built one."""
+    return text.removeprefix("v") if text.startswith("v") else VERSION
 
 
 def _numbers(text: str) -> str:

@@ -32,17 +32,18 @@ def read_file(path: str) -> bytes:
 class WatchedFiles:
     """The files at `paths`, whose contents `use` gets, in this order, whenever one has changed.
 
-    `use` raises TlsFileError, and then has done nothing, if they are bad. `name` is for the log.
+    `use` raises TlsFileError, and then has done nothing, if they are bad. `name` is for the log;
+    `fault` says why the last `check` kept the old, "" when it had no reason to.
     """
 
     def __init__(
         self, name: str, paths: tuple[str, ...], use: Callable[[tuple[bytes, ...]], None]
     ) -> None:
-        self._name = name
+        self.name = name
         self._paths = paths
         self._use = use
         self._contents: tuple[bytes, ...] | None = None
-        self._fault = ""
+        self.fault = ""
 
     def load(self) -> None:
         """Read now, and use what is new. Raises TlsFileError: then the old stays in use."""
@@ -52,7 +53,7 @@ class WatchedFiles:
             return
         self._use(contents)
         if self._contents is not None:
-            _LOG.info("Reloaded the %s from %s", self._name, ", ".join(self._paths))
+            _LOG.info("Reloaded the %s from %s", self.name, ", ".join(self._paths))
         self._contents = contents
 
     def check(self) -> None:
@@ -60,10 +61,10 @@ class WatchedFiles:
         try:
             self.load()
         except TlsFileError as error:
-            if str(error) != self._fault:
-                self._fault = str(error)
-                _LOG.error("Keeping the old %s: %s", self._name, error)
+            if str(error) != self.fault:
+                self.fault = str(error)
+                _LOG.error("Keeping the old %s: %s", self.name, error)
             return
-        if self._fault:
-            self._fault = ""
-            _LOG.info("The %s can be used again", self._name)
+        if self.fault:
+            self.fault = ""
+            _LOG.info("The %s can be used again", self.name)

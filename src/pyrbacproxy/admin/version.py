@@ -1,0 +1,34 @@
+"""`/version`: Kubernetes' version.Info about ourselves."""
+
+import re
+
+from pyrbacproxy.admin.status import Program
+from pyrbacproxy.admin.structured import json_text
+from pyrbacproxy.http1.head import Headers
+from pyrbacproxy.http1.response import Response
+
+_NUMBERS = re.compile(r"([0-9]+)\.([0-9]+)")
+# What Kubernetes writes when a build does not know.
+_UNKNOWN_DATE = "1970-01-01T00:00:00Z"
+_HEADERS = Headers(((b"Content-Type", b"application/json"),))
+
+
+def version_page(program: Program) -> Response:
+    """The page; nothing on it changes while the program runs."""
+    found = _NUMBERS.match(program.version)
+    major, minor = found.groups() if found else ("", "")
+    written = json_text(
+        {
+            "major": major,
+            "minor": minor,
+            "gitVersion": f"v{program.version}",
+            "gitCommit": "",
+            "gitTreeState": "",
+            "buildDate": _UNKNOWN_DATE,
+            "goVersion": program.language,
+            "compiler": program.implementation,
+            "platform": program.platform,
+        },
+        is_pretty=True,
+    )
+    return Response(200, _HEADERS, written.encode())

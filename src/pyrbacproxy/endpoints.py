@@ -1,0 +1,132 @@
+"""The endpoints port's handler put together: the pages, who may see them, and the checks.
+
+The checks only look at what is known anyway: none connects to anything, so that a page answers
+whatever is down.
+"""
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from OpenSSL import SSL
+
+from pyrbacproxy.admin.access import PageAccess, rules_for_pages
+from pyrbacproxy.admin.attributes import component_attributes, node_attributes
+from pyrbacproxy.admin.health import Check, Look
+from pyrbacproxy.admin.pages import Page, Pages, health_pages, page_table
+from pyrbacproxy.admin.status import PageSettings, Program
+from pyrbacproxy.admin.statusz import DELIMITERS
+from pyrbacproxy.authn.authenticator import Authenticator
+from pyrbacproxy.authz.authorizer import UnionAuthorizer
+from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
+from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.handler import Handler
+from pyrbacproxy.kube.reviewer import Client
+from pyrbacproxy.observe.process_start import process_started_at
+from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.reviews import Answer, Review, ReviewFailed
+
+
+def endpoints_handler(
+    settings: PageSettings,
+    authenticator: Authenticator,
+    rules: tuple[StaticRule, ...],
+    checks: tuple[Look, ...],
+    others: dict[bytes, Page],
+) -> Handler:
+    """Answers on the endpoints port. `checks` come in the order in which they are listed, `ping`
+    first; `others` are pages beyond status, flags, health and version.
+    """
+    attributes = node_attributes(settings.node_name) if settings.node_name else component_attributes
+    authorizer = UnionAuthorizer(
+        (StaticAuthorizer(rules_for_pages(rules)), SubjectAccessReviewAuthorizer())
+    )
+    health = health_pages(checks)
+    table = page_table(
+        settings,
+        _program(settings),
+        delimiter=partial(random.choice, DELIMITERS),
+        health=health,
+        others=others,
+    )
+    return Pages(PageAccess(authenticator, attributes, authorizer), health, table).handle
+
+
+def serving_certificate(context: SSL.Context | None, reload_fault: str) -> Check:
+    """Counts once it has expired, for then no client can verify us. While the old pair serves on
+    after a bad reload (D10) it does not.
+    """
+    name = "serving-certificate"
+    if context is None:
+        return Check(name, is_ok=False, detail="not there yet", counts_for_readiness=False)
+    certificate = SSL.Connection(context).get_certificate(as_cryptography=True)
+    if certificate is None or certificate.not_valid_after_utc.timestamp() <= time.time():
+        return Check(name, is_ok=False, detail="expired")
+    if reload_fault:
+        return Check(name, is_ok=False, detail=reload_fault, counts_for_readiness=False)
+    return Check(name)
+
+
+def uncounted(name: str, fault: str) -> Check:
+    """A check that is shown and never decides."""
+    return Check(name, is_ok=not fault, detail=fault, counts_for_readiness=False)
+
+
+def shutdown(*, is_stopping: bool) -> Check:
+    """Fails from the signal on, so that no new client is sent to us."""
+    return Check("shutdown", is_ok=not is_stopping, detail="shutting down" if is_stopping else "")
+
+
+class WatchedClient:
+    """A client of the API server whose last failure is known; "" after a success or none yet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.fault = ""
+
+    async def review(
+        self, review: Review, asker: str, *, is_preferred: bool, within_seconds: float
+    ) -> Answer:
+        """The client's answer."""
+        answer = await self._client.review(
+            review, asker, is_preferred=is_preferred, within_seconds=within_seconds
+        )
+        self.fault = answer.reason if isinstance(answer, ReviewFailed) else ""
+        return answer
+
+
+class UpstreamWatch:
+    """What the last exchange that reached for the upstream says of it; "" when it answered."""
+
+    def __init__(self) -> None:
+        self.fault = ""
+
+    def __call__(self, record: ExchangeRecord) -> None:
+        """Look at one exchange."""
+        if record.upstream_answered_at:
+            self.fault = ""
+        elif record.failure.startswith("upstream"):
+            self.fault = f"{record.failure}, at the last request"
+
+
+def observers(*each: Callable[[ExchangeRecord], None]) -> Callable[[ExchangeRecord], None]:
+    """One observer that calls each, in order."""
+
+    def observe(record: ExchangeRecord) -> None:
+        for observer in each:
+            observer(record)
+
+    return observe
+
+
+def _program(settings: PageSettings) -> Program:
+    return Program(
+        version=settings.version,
+        language="python" + ".".join(map(str, sys.version_info[:3])),
+        implementation=sys.implementation.name,
+        platform=f"{sys.platform}/{os.uname().machine}",
+        started_at=process_started_at(),
+    )
