@@ -19,6 +19,7 @@ from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -44,6 +45,7 @@ def settings() -> Settings:
         audiences=(),
         kube=None,
         limits=Limits(shutdown_grace_seconds=5),
+        gate=GateSettings(),
     )
 
 

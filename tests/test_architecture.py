@@ -21,7 +21,8 @@ ALLOWED: dict[str, str] = {
     # floors 7 and 6: those who know the others
     "__main__": "cli",
     "cli": "app commands.* config.* observe.logs",
-    "app": "access admin.* authn.* authz.* config.settings dataplane.* egress_proxy handler "
+    "app": "assembly config.settings dataplane.listener observe.logs startup.watch tls.watched_files",
+    "assembly": "access admin.* authn.* authz.* config.settings dataplane.* egress_proxy handler "
     "http1.* kube.* observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
     # floor 5
@@ -36,6 +37,7 @@ ALLOWED: dict[str, str] = {
     "config.address": "config.settings config.values",
     "config.listening": "config.address config.findings config.options config.settings "
     "tls.contexts tls.names",
+    "config.starting": "config.findings config.options startup.gate",
     "config.upstream_url": "config.values dataplane.upstream",
     "config.forwarding": "config.findings config.options config.upstream_url config.values "
     "dataplane.upstream egress_proxy tls.upstream_context tls.watched_files",
@@ -43,7 +45,7 @@ ALLOWED: dict[str, str] = {
     "config.authz_file": "authz.attributes authz.static authz.template config.findings "
     "config.yaml_tree",
     "config.settings": "access authn.identity_headers authz.attributes authz.static "
-    "dataplane.limits dataplane.upstream kube.kubeconfig tls.contexts",
+    "dataplane.limits dataplane.upstream kube.kubeconfig startup.gate tls.contexts",
     "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
     "egress_proxy kube.kubeconfig",
     "access": "authn.authenticator authn.identity_headers authz.attributes authz.authorizer "
@@ -116,6 +118,9 @@ ALLOWED: dict[str, str] = {
     "kube.review_codec kube.turns reviews",
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
     # floors 2 and 1
+    "startup.gate": "",
+    "startup.inotify": "",
+    "startup.watch": "startup.gate startup.inotify",
     "tls.names": "",
     "tls.contexts": "tls.client_chain tls.names tls.pem tls.watched_files",
     "tls.engine": "",
@@ -165,7 +170,7 @@ PURE = (
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.exchange dataplane.half_closed dataplane.heads "
     "dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "
-    "dataplane.peer_source dataplane.request_queue "
+    "dataplane.peer_source dataplane.request_queue startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )
 

@@ -17,6 +17,7 @@ from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
 USUAL = ("--secure-listen-address=:8443", "--upstream=http://127.0.0.1:9537")
@@ -112,6 +113,7 @@ def test_the_whole(folder: Folder) -> None:
         audiences=("a", "b"),
         kube=KubeSettings(kubeconfig=str(folder.path / "kubeconfig")),
         limits=Limits(),
+        gate=GateSettings(),
         warnings=(),
     )
 

@@ -33,9 +33,7 @@ def test_the_flags_that_come_later_are_known() -> None:
         *("upstream-force-h2c", "http2-prefer", "logging-format", "access-log", "node-name"),
         *("oidc-issuer", "oidc-clientID", "oidc-groups-claim", "oidc-username-claim"),
         *("oidc-username-prefix", "oidc-groups-prefix", "oidc-sign-alg", "oidc-ca-file"),
-        *("shutdown-delay-duration", "wait-for-absent", "wait-for-port", "wait-for-serving-cert"),
-        *("startup-timeout", "ready-while-waiting", "zpages-authorization", "feature-gates"),
-        "stale-review-period",
+        *("zpages-authorization", "feature-gates", "stale-review-period"),
     }
 
 
@@ -54,7 +52,6 @@ def test_its_default_does_not(flag: Flag) -> None:
     [
         (("--logging-format=xml",), "--logging-format=xml: must be one of text, json"),
         (("--zpages-authorization=",), "--zpages-authorization=: must be one of component, node"),
-        (("--startup-timeout=-1s",), "--startup-timeout: must not be negative"),
         (("--stale-review-period=61m",), "--stale-review-period: must be at most 1h"),
         (("--feature-gates=Nosuch=true",), '--feature-gates: unknown gate "Nosuch"'),
         (("--oidc-sign-alg=none",), "--oidc-sign-alg=none: unknown algorithm"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
 from pyrbacproxy.authz.paths import PatternError, compile_pattern
-from pyrbacproxy.config import authz_file, forwarding, later, listening
+from pyrbacproxy.config import authz_file, forwarding, later, listening, starting
 from pyrbacproxy.config.authz_file import AuthorizationFile
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.flag import Fate
@@ -59,6 +59,7 @@ def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problem
         audiences=options.texts("auth-token-audiences"),
         kube=_kube(options, environ, file, proxies, findings),
         limits=_limits(options, findings),
+        gate=starting.gate(options, findings),
         warnings=tuple(findings.warnings),
     )
     if findings.problems:
@@ -192,6 +193,7 @@ def _limits(options: Options, findings: Findings) -> Limits:
         idle_seconds=_positive(options, "idle-timeout", findings),
         write_stall_seconds=_positive(options, "write-stall-timeout", findings),
         shutdown_grace_seconds=_not_negative(options, "shutdown-grace-period", findings),
+        shutdown_delay_seconds=_not_negative(options, "shutdown-delay-duration", findings),
         max_header_bytes=_positive_integer(options, "max-header-bytes", findings),
         max_connections=_positive_integer(options, "max-connections", findings),
     )

@@ -195,19 +195,26 @@ _LIMITS = Group(
         _number(
             "max-connections", Kind.INT, "10000", "Connections at once; then accepting pauses."
         ),
-        _time("shutdown-grace-period", "30s", "The signal until the last exchange is cut off."),
-        _later(_time("shutdown-delay-duration", "0s", "The signal until the listeners close.")),
+        _time("shutdown-delay-duration", "0s", "The signal until the listeners close."),
+        _time("shutdown-grace-period", "30s", "Their closing until the last exchange is cut off."),
     ),
 )
 
 _STARTING = Group(
     "Starting on a node",
     (
-        _later(Flag("wait-for-absent", Kind.PATHS, "", "Serve once none of these paths exists.")),
-        _later(_switch("wait-for-port", "Wait for the secure port instead of failing.")),
-        _later(_switch("wait-for-serving-cert", "Wait until the serving pair is there and whole.")),
-        _later(_time("startup-timeout", "0s", "Give up waiting after so long; 0s for never.")),
-        _later(_switch("ready-while-waiting", "What /readyz says while waiting.", "true")),
+        Flag(
+            "wait-for-absent",
+            Kind.PATHS,
+            "",
+            "Serve once none of these paths exists; an empty value clears those before it.",
+        ),
+        _switch("wait-for-port", "Wait for the secure port instead of failing."),
+        _switch("wait-for-serving-cert", "Wait until the serving pair is there and whole."),
+        _time(
+            "startup-timeout", "0s", "Give up waiting, with status 1, after so long; 0s for never."
+        ),
+        _switch("ready-while-waiting", "What /readyz says while waiting.", "true"),
     ),
 )
 

@@ -85,8 +85,15 @@ def tls(options: Options, findings: Findings) -> TlsSettings:
         findings.problem("--tls-reload-interval: must be greater than 0")
     elif options.number("tls-reload-interval") != _USUAL_RELOAD_SECONDS:
         findings.warn("--tls-reload-interval is deprecated: leave it at 1m0s")
-    for problem in contexts.problems(settings):
+    for problem in contexts.problems(_present(options, settings)):
         findings.problem(problem)
+    return settings
+
+
+def _present(options: Options, settings: TlsSettings) -> TlsSettings:
+    """The settings without a pair that may come later."""
+    if settings.certificate_file and settings.key_file and options.is_on("wait-for-serving-cert"):
+        return replace(settings, certificate_file="", key_file="")
     return settings
 
 

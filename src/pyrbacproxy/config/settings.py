@@ -8,6 +8,7 @@ from pyrbacproxy.authz.static import StaticRule
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
 
@@ -42,4 +43,5 @@ class Settings:
     audiences: tuple[str, ...]
     kube: KubeSettings | None
     limits: Limits
+    gate: GateSettings
     warnings: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ class Limits:
     idle_seconds: float = 90.0
     write_stall_seconds: float = 60.0
     shutdown_grace_seconds: float = 30.0
+    shutdown_delay_seconds: float = 0.0
     max_header_bytes: int = 1_048_576
     max_connections: int = 10_000
     # Not flags: the original's transport (reference 6.2), and bounds that nobody needs to turn.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import cast
 
@@ -324,9 +324,12 @@ class Connector:
         elif not self._settings.scheme:
             user.upstream_failed(502, "no usable upstream")
         else:
-            task = self.loop.create_task(self._dial(user))
-            self._dials.add(task)
-            task.add_done_callback(self._dials.discard)
+            self._begin(self._dial(user))
+
+    def warm(self) -> None:
+        """Have a connection ready; if it fails, the exchange that needs one will tell."""
+        if self._settings.scheme and not len(self._pool):
+            self._begin(self._dial_ahead())
 
     def is_persistent(self, received: ResponseReceived) -> bool:
         """Whether the upstream keeps its connection; looked up once for a head that repeats."""
@@ -354,6 +357,20 @@ class Connector:
                 await task
         for connection in self._pool.clear():
             connection.close()
+
+    def _begin(self, dial: Coroutine[None, None, None]) -> None:
+        task = self.loop.create_task(dial)
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _dial_ahead(self) -> None:
+        connection = UpstreamConnection(self)
+        # It may be closed when it is wanted, as one that served before.
+        connection.is_reused = True
+        with contextlib.suppress(OSError):
+            await self._dialler.dial(connection)
+            if connection.is_open:
+                self.take_back(connection)
 
     async def _dial(self, user: UpstreamUser) -> None:
         connection = UpstreamConnection(self)

@@ -18,7 +18,8 @@ class TlsReloader:
     """Keeps the serving pair, the client CA pool and `others` as fresh as their files.
 
     Without files (self-signed pair, no client CA) there is nothing to call `on_context` or
-    `on_pool` for. `others` are checked at the same interval (the upstream's CA and pair).
+    `on_pool` for. `others` are checked at the same interval (the upstream's CA and pair). With
+    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it.
     """
 
     def __init__(
@@ -27,10 +28,15 @@ class TlsReloader:
         on_context: Callable[[SSL.Context], None],
         on_pool: Callable[[ClientCaPool], None],
         others: Sequence[WatchedFiles] = (),
+        *,
+        is_pair_awaited: bool = False,
     ) -> None:
         self._interval_seconds = settings.reload_seconds
         self._watched = list(others)
-        if settings.certificate_file:
+        self._awaited: WatchedFiles | None = None
+        if settings.certificate_file and is_pair_awaited:
+            self._awaited = _serving_pair(settings, on_context)
+        elif settings.certificate_file:
             self._watched.append(_serving_pair(settings, on_context))
         if settings.client_ca_file:
             self._watched.append(_client_ca(settings.client_ca_file, on_pool))
@@ -39,6 +45,16 @@ class TlsReloader:
         """Read everything, for the start. Raises TlsFileError."""
         for watched in self._watched:
             watched.load()
+
+    def load_pair(self) -> None:
+        """Read the awaited pair; once it is whole it is kept fresh as the rest.
+
+        Raises TlsFileError.
+        """
+        if self._awaited is not None:
+            self._awaited.load()
+            self._watched.append(self._awaited)
+            self._awaited = None
 
     def check(self) -> None:
         """Put to use what has changed; log what is bad."""

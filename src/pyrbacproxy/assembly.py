@@ -1,0 +1,225 @@
+"""The parts put together: every object between a listener and the upstream, made from `Settings`.
+
+It decides nothing about a request. `app` runs what is made here.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+
+from OpenSSL import SSL
+
+from pyrbacproxy.access import Access
+from pyrbacproxy.admin.health import Check, Look
+from pyrbacproxy.authn.authenticator import Authenticator, UnionAuthenticator
+from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
+from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
+from pyrbacproxy.authz.attributes import AttributeSource
+from pyrbacproxy.authz.authorizer import UnionAuthorizer
+from pyrbacproxy.authz.static import StaticAuthorizer
+from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.config.settings import Settings
+from pyrbacproxy.dataplane.client_transport import ClientTransport
+from pyrbacproxy.dataplane.downstream import Downstream
+from pyrbacproxy.dataplane.heads import Heads, HttpDate, same_trailers
+from pyrbacproxy.dataplane.listener import Listener
+from pyrbacproxy.dataplane.peer_source import PeerSource
+from pyrbacproxy.dataplane.secure_transport import SecureTransport
+from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.dataplane.upstream import Connector, destination
+from pyrbacproxy.endpoints import (
+    UpstreamWatch,
+    WatchedClient,
+    endpoints_handler,
+    observers,
+    serving_certificate,
+    shutdown,
+    uncounted,
+)
+from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
+from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.kube.reviewer import Reviewer
+from pyrbacproxy.observe.decision_log import log_notes
+from pyrbacproxy.peer import Peer
+from pyrbacproxy.tls.client_chain import ClientChains
+from pyrbacproxy.tls.contexts import self_signed_pair, server_context
+from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR, TlsReloader
+from pyrbacproxy.tls.upstream_context import UpstreamContext
+from pyrbacproxy.tls.watched_files import TlsFileError
+
+Sockets = list[socket.socket]
+OnClosed = Callable[[ClientTransport], None]
+
+
+class Certificates:
+    """The TLS contexts in use, and what keeps them fresh.
+
+    Everything is read once at the making, the pair excepted when the gate waits for it. Raises
+    TlsFileError.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.chains = ClientChains()
+        self.upstream: UpstreamContext | None = None
+        self._serving: SSL.Context | None = None
+        # For the endpoints port alone, until the pair is whole.
+        self._stand_in: SSL.Context | None = None
+        tls, upstream = settings.tls, settings.upstream
+        if upstream.scheme == "https":
+            self.upstream = UpstreamContext(
+                upstream.ca_file, upstream.client_certificate_file, upstream.client_key_file
+            )
+        self.reloader = TlsReloader(
+            tls,
+            self._use,
+            self.chains.replace_pool,
+            () if self.upstream is None else (self.upstream.files,),
+            is_pair_awaited=settings.gate.waits_for_pair,
+        )
+        self.reloader.load()
+        is_missing = settings.gate.waits_for_pair and self.load_pair() != ""
+        if is_missing or (settings.secure is not None and not tls.certificate_file):
+            own = server_context(self_signed_pair(socket.gethostname()), tls)
+            if is_missing:
+                self._stand_in = own
+            else:
+                self._serving = own
+
+    def load_pair(self) -> str:
+        """Read the awaited pair; what is wrong with it, "" for nothing."""
+        try:
+            self.reloader.load_pair()
+        except TlsFileError as error:
+            return str(error)
+        return ""
+
+    @property
+    def served(self) -> SSL.Context | None:
+        """The one that clients of the secure port are shown, if there is one yet."""
+        return self._serving
+
+    def serving(self) -> SSL.Context:
+        """The secure listener's; never the stand-in."""
+        assert self._serving is not None, "a secure listener without a pair"  # noqa: S101 - a fault of ours
+        return self._serving
+
+    def of_endpoints(self) -> SSL.Context:
+        """The endpoints port's."""
+        return self._stand_in or self.serving()
+
+    def _use(self, context: SSL.Context) -> None:
+        self._serving = context
+        self._stand_in = None
+
+
+class Assembly:
+    """All that stands between the listeners and the upstream. Made inside the running loop."""
+
+    def __init__(
+        self, settings: Settings, certificates: Certificates, is_stopping: Callable[[], bool]
+    ) -> None:
+        self._limits = settings.limits
+        self._certificates = certificates
+        self._client = NoApiServer() if settings.kube is None else ApiClient(settings.kube)
+        self._watched_client = WatchedClient(self._client)
+        self._reviewer = Reviewer(self._watched_client, settings.kube or KubeSettings())
+        self._upstream_watch = UpstreamWatch()
+        self.startup_gate: Look = lambda: Check("startup-gate")
+        tls = certificates.upstream
+        self.connector = Connector(
+            settings.upstream, settings.limits, context=None if tls is None else lambda: tls.current
+        )
+        authenticator = UnionAuthenticator(
+            (ClientCertificateAuthenticator(), BearerTokenAuthenticator(settings.audiences))
+        )
+        access = _access(settings, authenticator)
+        checks = self._checks(is_stopping)
+        pages = endpoints_handler(
+            settings.pages, authenticator, settings.static_rules, checks, others={}
+        )
+        services = partial(
+            Services,
+            runner=self._reviewer,
+            connector=self.connector,
+            heads=Heads(destination(settings.upstream)),
+            observe=observers(log_notes, self._upstream_watch),
+            limits=settings.limits,
+            clock=asyncio.get_running_loop().time,
+            wall_clock=time.time,
+            date=HttpDate(time.time),
+        )
+        self._proxied = services(handler=access.handle, clean_trailers=access.clean_trailers)
+        self._own = services(handler=pages, clean_trailers=same_trailers)
+
+    def secure_listener(self, sockets: Sockets) -> Listener:
+        """Forwards, over TLS."""
+        make = partial(self._secure_transport, self._proxied, self._certificates.serving)
+        return Listener(sockets, make, self._limits)
+
+    def insecure_listener(self, sockets: Sockets) -> Listener:
+        """Forwards, without TLS."""
+        return Listener(sockets, self._plain_transport, self._limits)
+
+    def endpoints_listener(self, sockets: Sockets) -> Listener:
+        """Shows the pages, over TLS."""
+        make = partial(self._secure_transport, self._own, self._certificates.of_endpoints)
+        return Listener(sockets, make, self._limits)
+
+    async def close(self) -> None:
+        """End what the listeners leave behind."""
+        self._reviewer.close()
+        await self.connector.close()
+        await self._client.close()
+
+    def _checks(self, is_stopping: Callable[[], bool]) -> tuple[Look, ...]:
+        """What the health pages check, in the order in which they list it."""
+        certificates, faults = self._certificates, self._certificates.reloader.faults
+        return (
+            lambda: Check("ping"),
+            lambda: serving_certificate(certificates.served, faults().get(SERVING_PAIR, "")),
+            lambda: uncounted("client-ca", faults().get(CLIENT_CA, "")),
+            self._startup_gate,
+            lambda: uncounted("upstream", self._upstream_watch.fault),
+            lambda: uncounted("apiserver", self._watched_client.fault),
+            lambda: shutdown(is_stopping=is_stopping()),
+        )
+
+    def _startup_gate(self) -> Check:
+        # Looked up at each call: `app` replaces it while a gate waits.
+        return self.startup_gate()
+
+    def _secure_transport(
+        self, services: Services, context: Callable[[], SSL.Context], on_closed: OnClosed
+    ) -> ClientTransport:
+        loop = asyncio.get_running_loop()
+
+        def downstream(transport: SecureTransport) -> Downstream:
+            peer = PeerSource(
+                self._certificates.chains,
+                address=transport.peer_address,
+                chain=transport.peer_chain(),
+                wall_clock=time.time,
+            )
+            return Downstream(transport, services, peer=peer, loop=loop)
+
+        return SecureTransport(
+            downstream, context=context, limits=services.limits, loop=loop, on_closed=on_closed
+        )
+
+    def _plain_transport(self, on_closed: OnClosed) -> ClientTransport:
+        loop = asyncio.get_running_loop()
+
+        def downstream(transport: ClientTransport) -> Downstream:
+            peer = Peer(transport.peer_address)
+            return Downstream(transport, self._proxied, peer=lambda: peer, loop=loop)
+
+        return ClientTransport(downstream, limits=self._limits, loop=loop, on_closed=on_closed)
+
+
+def _access(settings: Settings, authenticator: Authenticator) -> Access:
+    authorizer = UnionAuthorizer(
+        (StaticAuthorizer(settings.static_rules), SubjectAccessReviewAuthorizer())
+    )
+    return Access(settings.access, authenticator, AttributeSource(settings.attributes), authorizer)
