@@ -22,7 +22,9 @@ ALLOWED: dict[str, str] = {
     "__main__": "cli",
     "cli": "app commands.* config.* observe.logs",
     "app": "assembly config.settings dataplane.listener observe.logs startup.watch tls.watched_files",
-    "assembly": "access admin.* authn.* authz.* config.settings dataplane.* egress_proxy handler "
+    "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
+    "authz.subject_access_review handler kube.reviewer observe.process_start record reviews",
+    "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy handler "
     "http1.* kube.* observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
     # floor 5
@@ -44,7 +46,9 @@ ALLOWED: dict[str, str] = {
     "config.yaml_tree": "config.findings",
     "config.authz_file": "authz.attributes authz.static authz.template config.findings "
     "config.yaml_tree",
-    "config.settings": "access authn.identity_headers authz.attributes authz.static "
+    "config.pages": "admin.status config.findings config.flag_table config.flag_text "
+    "config.options config.values config.version",
+    "config.settings": "access admin.status authn.identity_headers authz.attributes authz.static "
     "dataplane.limits dataplane.upstream kube.kubeconfig startup.gate tls.contexts",
     "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
     "egress_proxy kube.kubeconfig",
@@ -85,10 +89,17 @@ ALLOWED: dict[str, str] = {
     "http1.errors http1.parser http1.response peer record reviews",
     "dataplane.peer_source": "peer tls.client_chain",
     "dataplane.request_queue": "http1.errors http1.parser",
-    "admin.pages": "admin.access authn.authenticator authz.attributes authz.authorizer handler "
-    "http1.head http1.response record refusals reviews user",
-    "admin.access": "admin.attributes authn.authenticator authz.authorizer handler record "
-    "refusals reviews",
+    "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
+    "admin.version handler http1.head http1.response record refusals reviews",
+    "admin.access": "admin.attributes authn.authenticator authz.attributes authz.authorizer "
+    "authz.static handler record refusals reviews",
+    "admin.status": "",
+    "admin.structured": "",
+    "admin.negotiation": "admin.structured handler http1.head http1.response http1.target",
+    "admin.statusz": "admin.negotiation admin.status admin.structured handler http1.response",
+    "admin.flagz": "admin.negotiation admin.status admin.statusz handler http1.response",
+    "admin.health": "handler http1.response http1.target",
+    "admin.version": "admin.status admin.structured http1.head http1.response",
     "admin.attributes": "authz.attributes http1.head http1.target reviews user",
     "authn.authenticator": "handler http1.head reviews user",
     "authn.client_certificate": "authn.authenticator handler peer reviews user",
@@ -133,6 +144,7 @@ ALLOWED: dict[str, str] = {
     "observe.logs": "",
     "reviews": "user",
     "http1.errors": "",
+    "observe.process_start": "",
     "http1.head": "http1.errors",
     "http1.target": "http1.errors http1.head",
     "http1.framing": "http1.errors http1.head",

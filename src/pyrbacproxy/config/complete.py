@@ -11,7 +11,7 @@ from pathlib import Path
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
 from pyrbacproxy.authz.paths import PatternError, compile_pattern
-from pyrbacproxy.config import authz_file, forwarding, later, listening, starting
+from pyrbacproxy.config import authz_file, forwarding, later, listening, pages, starting
 from pyrbacproxy.config.authz_file import AuthorizationFile
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.flag import Fate
@@ -60,6 +60,7 @@ def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problem
         kube=_kube(options, environ, file, proxies, findings),
         limits=_limits(options, findings),
         gate=starting.gate(options, findings),
+        pages=pages.pages(options, environ, findings),
         warnings=tuple(findings.warnings),
     )
     if findings.problems:

@@ -49,7 +49,7 @@ _LISTENERS = Group(
             "proxy-endpoints-port",
             Kind.INT,
             "0",
-            "The HTTPS port that serves /healthz; 0 for none.",
+            "The HTTPS port of the health pages, /statusz, /flagz and /version; 0 for none.",
         ),
         _text(
             "proxy-endpoints-address",
@@ -225,17 +225,19 @@ _OBSERVING = Group(
         Flag("vmodule", Kind.LEVELS, "", "Log levels of single modules."),
         _later(_text("logging-format", "How log lines look.", "text", choices=("text", "json"))),
         _later(_text("access-log", "Where each request leaves a line: a path, or - for stdout.")),
-        _later(
-            _text(
-                "zpages-authorization",
-                "Which authorization model guards the pages about the proxy.",
-                "component",
-                choices=("component", "node"),
-            )
+        _text(
+            "zpages-authorization",
+            "What guards the pages of the endpoints port: their paths, as in the control plane, or "
+            "subresources of the node, as in the kubelet.",
+            "component",
+            choices=("component", "node"),
         ),
-        _later(_text("node-name", "For --zpages-authorization=node; when empty, $NODE_NAME.")),
-        _later(
-            Flag("feature-gates", Kind.GATES, "", "Turns off ComponentStatusz, ComponentFlagz.")
+        _text("node-name", "For --zpages-authorization=node; when empty, $NODE_NAME."),
+        Flag(
+            "feature-gates",
+            Kind.GATES,
+            "",
+            "ComponentStatusz=false removes /statusz, ComponentFlagz=false /flagz.",
         ),
         replace(
             _without_effect(

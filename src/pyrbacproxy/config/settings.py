@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pyrbacproxy.access import AccessSettings
+from pyrbacproxy.admin.status import PageSettings
 from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.authz.static import StaticRule
 from pyrbacproxy.dataplane.limits import Limits
@@ -44,4 +45,5 @@ class Settings:
     kube: KubeSettings | None
     limits: Limits
     gate: GateSettings
+    pages: PageSettings
     warnings: tuple[str, ...] = ()

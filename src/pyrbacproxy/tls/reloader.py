@@ -13,6 +13,9 @@ from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, parse_pool, server_context
 from pyrbacproxy.tls.watched_files import WatchedFiles
 
+SERVING_PAIR = "serving certificate"
+CLIENT_CA = "client CA"
+
 
 class TlsReloader:
     """Keeps the serving pair, the client CA pool and `others` as fresh as their files.
@@ -61,6 +64,10 @@ class TlsReloader:
         for watched in self._watched:
             watched.check()
 
+    def faults(self) -> dict[str, str]:
+        """What is wrong with the newest content of which files; `SERVING_PAIR` is one key."""
+        return {watched.name: watched.fault for watched in self._watched if watched.fault}
+
     async def run(self) -> None:
         """Check at every interval, until cancelled."""
         while True:
@@ -77,11 +84,11 @@ def _serving_pair(settings: TlsSettings, on_context: Callable[[SSL.Context], Non
         on_context(server_context(pair, settings))
 
     paths = (certificate_file,) if certificate_file == key_file else (certificate_file, key_file)
-    return WatchedFiles("serving certificate", paths, use)
+    return WatchedFiles(SERVING_PAIR, paths, use)
 
 
 def _client_ca(path: str, on_pool: Callable[[ClientCaPool], None]) -> WatchedFiles:
     def use(contents: tuple[bytes, ...]) -> None:
         on_pool(parse_pool(contents[0], path))
 
-    return WatchedFiles("client CA", (path,), use)
+    return WatchedFiles(CLIENT_CA, (path,), use)
