@@ -129,6 +129,7 @@ ALLOWED: dict[str, str] = {
     "kube.review_codec kube.turns reviews",
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
     # floors 2 and 1
+    "node.sockets": "",
     "startup.gate": "",
     "startup.inotify": "",
     "startup.watch": "startup.gate startup.inotify",
