@@ -47,6 +47,7 @@ CERTIFICATES: dict[str, dict[str, object]] = {
 }
 _STOP_SECONDS = 15.0
 _START_TRIES = 3
+_POLL_SECONDS = 0.02
 _NOT_OURS = ("_proxy", "kubernetes_service_")
 
 
@@ -232,6 +233,17 @@ class Proxy:
         """What the process has written to `err` or `out`."""
         return (self.folder / stream).read_text(errors="replace")
 
+    def wait_for(self, text: str, stream: str = "err") -> str:
+        """Wait until the process has written `text`: a log line may come after its answer.
+
+        Returns all that was written; fails when the text never comes.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while text not in (written := self.text(stream)):
+            assert time.monotonic() < deadline, f"{text!r} was not written"
+            time.sleep(_POLL_SECONDS)
+        return written
+
     def judge(self, secrets_: set[str]) -> list[str]:
         """Tracebacks and secrets in what was written since the last time."""
         found: list[str] = []
@@ -358,6 +370,9 @@ class World:
         return Proxy(process, folder, port, self.certificates)
 
     def close(self) -> None:
+        """End everything; the processes are told together, for each takes its time."""
+        for proxy in self.shared.values():
+            proxy.process.terminate()
         for proxy in self.shared.values():
             proxy.stop()
         self.api.close()
@@ -475,5 +490,5 @@ def accepts(process: subprocess.Popen[bytes], host: str, port: int) -> bool:
             return True
         if time.monotonic() > deadline:
             raise TimeoutError(f"nothing accepts at {host}:{port}")
-        time.sleep(0.02)
+        time.sleep(_POLL_SECONDS)
     return False

@@ -244,7 +244,7 @@ RULES = {"authorization": {"static": [{"path": "/metrics", "user": {"name": "ali
 
 def test_dec_d20_certificates_and_rules_need_no_api_server(lab: Lab) -> None:
     proxy = lab.start("!--kubeconfig", config=RULES)
-    assert "kubeconfig" in proxy.text()
+    proxy.wait_for("kubeconfig")
     assert proxy.ask(get("/metrics"), "alice").status == 200
     assert proxy.ask(get("/other"), "alice").status == 500
     assert proxy.ask(get("/metrics", bearer(lab.token()))).status == 401

@@ -190,7 +190,7 @@ def test_fr42_a_contradictory_rule_ends_the_start(lab: Lab, rule: dict[str, obje
 
 def test_fr42_path_rules_beside_resource_attributes_are_warned_about(lab: Lab) -> None:
     proxy = lab.start(config=rewriting({"path": "/x", "verb": "get"}, q="namespace"))
-    assert "static" in proxy.text()
+    proxy.wait_for("static")
     lab.api.on_access = lambda _: DENIED
     assert proxy.ask(get("/x?namespace=a"), "alice").status == 403
 

@@ -220,12 +220,25 @@ def test_fr06_path_lists_see_the_path_of_an_absolute_target(lab: Lab) -> None:
         b"GET /metrics HTTP/1.1\r\nHost: a b\r\n",
         b"GET /metrics HTTP/1.1\r\nHost: user@h\r\n",
         b"GET http://evil:x/metrics HTTP/1.1\r\nHost: h\r\n",
+        b"GET http://[::1/metrics HTTP/1.1\r\nHost: h\r\n",
+        b"GET http://ev%zzil/metrics HTTP/1.1\r\nHost: h\r\n",
+        b"GET http:///metrics HTTP/1.1\r\nHost: h\r\n",
+        b"GET http://user@evil/metrics HTTP/1.1\r\nHost: h\r\n",
+        b"GET http://evil/metrics HTTP/1.1\r\nHost: a/b\r\n",
         b"GET /m#etrics HTTP/1.1 x\r\nHost: h\r\n",
         b"GET /%zz HTTP/1.1\r\nHost: h\r\n",
     ],
     ids=[
         *("no slash", "star", "options star", "no host", "two hosts", "host with path"),
-        *("host with blank", "host with user", "odd authority", "two blanks", "bad escape"),
+        *(
+            "host with blank",
+            "host with user",
+            "odd port",
+            "open bracket",
+            "bad escape in the authority",
+        ),
+        *("no authority", "user in the authority", "odd host beside an authority"),
+        *("two blanks", "bad escape"),
     ],
 )
 def test_fr06_odd_targets_and_hosts_are_refused(lab: Lab, head: bytes) -> None:
