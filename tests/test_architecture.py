@@ -123,8 +123,12 @@ ALLOWED: dict[str, str] = {
     "kube.resolve_kubeconfig": "kube.tls_context",
     "kube.credentials": "kube.kubeconfig kube.resolve_kubeconfig",
     "kube.turns": "kube.fair_bucket",
-    "kube.link": "egress_proxy kube.attempt kube.kubeconfig kube.review_codec kube.tls_context "
-    "reviews",
+    "kube.post": "egress_proxy http1.head http1.writer kube.review_codec reviews",
+    "kube.reply": "http1.head http1.parser",
+    "kube.connection": "http1.errors kube.reply",
+    "kube.pool": "kube.connection",
+    "kube.link": "egress_dial egress_proxy http1.errors kube.attempt kube.connection "
+    "kube.kubeconfig kube.pool kube.post kube.reply kube.review_codec kube.tls_context reviews",
     "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
     "kube.review_codec kube.turns reviews",
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
@@ -180,6 +184,7 @@ ALLOWED: dict[str, str] = {
 PURE = (
     "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
+    "kube.post kube.reply "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.exchange dataplane.half_closed dataplane.heads "
     "dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "

@@ -29,12 +29,13 @@ async def dial(
     protocol: asyncio.Protocol,
     *,
     context: ssl.SSLContext | None,
-    handshake_seconds: float,
+    handshake_seconds: float | None = None,
 ) -> None:
     """Connect `protocol`, with TLS if there is a `context`.
 
     Raises OSError (refused, TLS failure). How long it may take altogether is the caller's to say;
-    one that is cancelled leaves nothing open.
+    one that is cancelled leaves nothing open. `handshake_seconds` bounds each TLS handshake (None:
+    the loop's minute).
     """
     if route.proxy is None:
         await _connect(lambda: protocol, route.host, route.port, context, handshake_seconds)
@@ -49,7 +50,7 @@ async def _connect(
     host: str,
     port: int,
     context: ssl.SSLContext | None,
-    handshake_seconds: float,
+    handshake_seconds: float | None,
 ) -> asyncio.Transport:
     transport, _ = await asyncio.get_running_loop().create_connection(
         make_protocol,
@@ -63,7 +64,9 @@ async def _connect(
 
 
 async def _connect_to_proxy(
-    proxy: ProxyAddress, make_protocol: Callable[[], asyncio.Protocol], handshake_seconds: float
+    proxy: ProxyAddress,
+    make_protocol: Callable[[], asyncio.Protocol],
+    handshake_seconds: float | None,
 ) -> asyncio.Transport:
     context = None
     if proxy.scheme == "https":
@@ -77,7 +80,7 @@ async def _tunnel(
     proxy: ProxyAddress,
     protocol: asyncio.Protocol,
     context: ssl.SSLContext,
-    handshake_seconds: float,
+    handshake_seconds: float | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     asking = _TunnelRequest(loop)

@@ -12,7 +12,7 @@ import pytest
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.credentials import Credentials, source_of
-from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
 from pyrbacproxy.kube.reviewer import Client
 from pyrbacproxy.reviews import (
     BearerToken,
@@ -32,6 +32,7 @@ from tests.kube.parties import (
     server_context,
     service_account,
 )
+from tests.kube.raw_server import until
 
 GOOD = TokenReviewAnswer(True, UserInfo("alice", "7"))
 
@@ -42,13 +43,26 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrbacproxy.kube.link.CONNECT_SECONDS", 60.0)
 
 
+class CountedSource:
+    """The source of the settings."""
+
+    def __init__(self, settings: KubeSettings) -> None:
+        self.reads = 0
+        self._source = source_of(settings)
+
+    def read(self) -> ApiServer:
+        self.reads += 1
+        return self._source.read()
+
+
 class World:
     """A client, its API server, and the clock by which credentials grow old."""
 
     def __init__(self, stub: ApiStub, settings: KubeSettings) -> None:
         self.stub = stub
         self.now = 0.0
-        credentials = Credentials(source_of(settings), clock=lambda: self.now)
+        self.source = CountedSource(settings)
+        credentials = Credentials(self.source, clock=lambda: self.now)
         self.client = ApiClient(settings, credentials)
 
     async def ask(self, within_seconds: float = 60.0) -> Any:
@@ -251,7 +265,31 @@ async def test_d20_without_an_api_server_every_review_fails() -> None:
     nobody: Client = NoApiServer()
     answer = await nobody.review(TOKEN, "10.0.0.1", is_preferred=False, within_seconds=1.0)
     assert answer == ReviewFailed("no API server is configured")
+    NoApiServer().warm()
     await NoApiServer().close()
+
+
+# --- before the first review, and after -----------------------------------------------
+
+
+async def test_the_credential_can_be_read_early(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        world.client.warm()
+        await until(lambda: world.source.reads == 1)
+        assert await world.ask() == GOOD
+        assert world.source.reads == 1
+
+
+async def test_a_credential_that_cannot_be_read_early_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with in_cluster(tmp_path) as world:
+        (tmp_path / "token").unlink()
+        world.client.warm()
+        world.client.warm()
+        assert isinstance(await world.ask(), ReviewFailed)
+        assert isinstance(await world.ask(), ReviewFailed)
+    assert len(caplog.records) == 1
 
 
 def test_fr48_nothing_heavy_is_imported_before_the_first_review() -> None:
@@ -267,3 +305,31 @@ def test_fr48_nothing_heavy_is_imported_before_the_first_review() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert found.stdout == "set()\n"
+
+
+REVIEWING = """
+import asyncio, sys
+import pyrbacproxy.app
+from pyrbacproxy.kube.api_client import ApiClient
+from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.reviews import BearerToken, TokenReview
+
+async def main():
+    client = ApiClient(KubeSettings(kubeconfig=sys.argv[1]))
+    answer = await client.review(TokenReview(BearerToken("t")), "10.0.0.1", within_seconds=60.0)
+    await client.close()
+    print(answer.authenticated, {"aiohttp", "kubernetes_asyncio"} & set(sys.modules))
+
+asyncio.run(main())
+"""
+
+
+async def test_nothing_heavy_is_imported_by_the_first_review_either(tmp_path: Path) -> None:
+    path = tmp_path / "kc"
+    async with api_server() as stub:
+        kubeconfig(path, {"server": stub.url}, {"token": "own-1"})
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", REVIEWING, path, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await child.communicate()
+    assert output == b"True set()\n"

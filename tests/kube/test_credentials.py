@@ -63,6 +63,17 @@ async def test_fr39_a_credential_is_read_again_after_a_minute() -> None:
     assert await credentials.current() == SECOND
 
 
+async def test_a_reading_begun_early_serves_those_who_come_later() -> None:
+    source = FakeSource(FIRST)
+    source.gate.clear()
+    credentials, _ = keeper(source)
+    reading = credentials.begin_reading()
+    assert credentials.begin_reading() is reading
+    source.gate.set()
+    assert await credentials.current() == FIRST
+    assert source.reads == 1
+
+
 async def test_fr39_a_refused_credential_is_read_again_at_once() -> None:
     source = FakeSource(FIRST, SECOND)
     credentials, _ = keeper(source)

@@ -2,7 +2,7 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,9 +18,8 @@ from pyrbacproxy.kube.link import Link, open_link
 from pyrbacproxy.reviews import Answer, ReviewFailed, SubjectAccessReviewAnswer, TokenReviewAnswer
 from pyrbacproxy.user import UserInfo
 from tests.kube.parties import ACCESS, TOKEN, api_server, server_context
+from tests.kube.raw_server import OK, Serve, raw_server, request_on, until
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
 GOOD = TokenReviewAnswer(True, UserInfo("alice", "7"))
 
 
@@ -36,32 +35,7 @@ async def linked(server: ApiServer, proxies: EgressProxies | None = None) -> Asy
     try:
         yield link
     finally:
-        await link.retire()
-
-
-@asynccontextmanager
-async def raw_server(serve: Serve) -> AsyncIterator[int]:
-    """A server that behaves as no HTTP library would; yields its port."""
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-
-
-async def request_on(reader: asyncio.StreamReader) -> bytes:
-    """One request's head; its body is read and forgotten."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    await reader.readexactly(length)
-    return head
+        link.retire()
 
 
 async def asked(serve: Serve) -> Answer:
@@ -148,7 +122,7 @@ async def test_d34_a_proxy_is_asked_with_its_credentials(monkeypatch: pytest.Mon
             writer.write(OK)
 
     async with raw_server(serve) as port:
-        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # aiohttp must not look itself
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # read at start, never later
         proxies = EgressProxies(http=ProxyAddress("http", "127.0.0.1", port, CREDENTIALS))
         async with linked(ApiServer("http://api.test"), proxies) as link:
             for _ in range(2):
@@ -294,6 +268,28 @@ async def test_fr48_a_server_that_never_shakes_hands_is_given_up(
     assert answer == FailedAttempt("no connection to the API server in 0.05 s")
 
 
+async def test_a_name_that_dns_cannot_spell_is_a_failure() -> None:
+    async with linked(ApiServer("http://a..b")) as link:
+        answer, status = await link.post(TOKEN)
+    assert isinstance(answer, FailedAttempt)
+    assert answer.reason.startswith("the API server can't be reached: ")
+    assert (answer.is_transient, status) == (False, 0)
+
+
+async def test_d34_a_proxy_that_refuses_the_tunnel_is_named() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+
+    async with raw_server(serve) as port:
+        proxies = EgressProxies(https=ProxyAddress("http", "127.0.0.1", port))
+        async with linked(ApiServer("https://api.test", is_verified=False), proxies) as link:
+            answer, _ = await link.post(TOKEN)
+    assert answer == FailedAttempt(
+        "the API server can't be reached: the egress proxy refused the tunnel"
+    )
+
+
 async def test_a_reset_is_worth_another_try() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_on(reader)
@@ -376,22 +372,24 @@ async def test_a_deadline_beside_other_answers_does_not() -> None:
 
 
 async def test_a_retired_link_finishes_its_calls_first() -> None:
-    async with api_server() as stub:
-        link = await open_link(ApiServer(stub.url), EgressProxies())
-        stub.delay.clear()
+    is_asked, may_answer, is_closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_on(reader)
+        is_asked.set()
+        await may_answer.wait()
+        writer.write(OK)
+        assert await reader.read() == b""
+        is_closed.set()
+
+    async with raw_server(serve) as port:
+        link = await open_link(ApiServer(f"http://127.0.0.1:{port}"), EgressProxies())
         call = asyncio.create_task(link.post(TOKEN))
-        await until(lambda: len(stub.reviews) == 1)
-        await link.retire()
-        assert not link._session.closed
-        stub.delay.set()
-        assert await call == (GOOD, 201)
-        assert link._session.closed
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 -- the stub tells by values, not by events
-            await asyncio.sleep(0.001)
+        await is_asked.wait()
+        link.retire()
+        may_answer.set()
+        assert await call == (TokenReviewAnswer(False), 201)
+        await is_closed.wait()
 
 
 # --- FR67: logs ---------------------------------------------------------------------
@@ -422,13 +420,3 @@ async def test_without_verbosity_no_body_is_logged(caplog: pytest.LogCaptureFixt
         async with api_server() as stub, linked(ApiServer(stub.url)) as link:
             await link.post(TOKEN)
     assert [record for record in caplog.records if record.name == "pyrbacproxy.kube.link"] == []
-
-
-# --- the import ---------------------------------------------------------------------
-
-
-async def test_the_import_can_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[str] = []
-    monkeypatch.setattr("importlib.import_module", begun.append)
-    module.begin_import()
-    await until(lambda: begun == ["aiohttp"])

@@ -1,8 +1,6 @@
 """POST one review to the API server: rate, deadline, credential; failure → `ReviewFailed`.
 
-It neither decides nor remembers answers; trying again is `kube.reviewer`'s. The HTTP client is
-imported when the first review is due: who is known by certificate and decided by a static rule
-never needs it.
+It neither decides nor remembers answers; trying again is `kube.reviewer`'s.
 """
 
 import asyncio
@@ -11,7 +9,7 @@ from pyrbacproxy.kube import review_codec
 from pyrbacproxy.kube.attempt import FailedAttempt
 from pyrbacproxy.kube.credentials import CredentialError, Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
-from pyrbacproxy.kube.link import UNAUTHORIZED, Link, begin_import, open_link
+from pyrbacproxy.kube.link import UNAUTHORIZED, Link, open_link
 from pyrbacproxy.kube.turns import WAIT_SECONDS, Turns
 from pyrbacproxy.reviews import Answer, Review, ReviewFailed
 
@@ -31,6 +29,9 @@ class NoApiServer:
     ) -> Answer:
         """A failure."""
         return ReviewFailed("no API server is configured")
+
+    def warm(self) -> None:
+        """Nothing to read."""
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -76,17 +77,22 @@ class ApiClient:
         except CredentialError as error:
             return FailedAttempt(str(error))
 
+    def warm(self) -> None:
+        """Begin to read the credential, so that the first review need not wait for it.
+
+        For whoever knows that reviews will come. A failure is logged by `Credentials`, once.
+        """
+        self._credentials.begin_reading()
+
     async def close(self) -> None:
         """Close every connection."""
-        await self._drop_link()
+        self._drop_link()
 
     def _turns(self, review: Review) -> Turns:
         is_token = review_codec.api_group(review) == "authentication.k8s.io"
         return self._authentication if is_token else self._authorization
 
     async def _asked(self, review: Review) -> Answer:
-        if self._link is None:
-            begin_import()
         server = await self._credentials.current()
         answer, status = await self._posted(server, review)
         if status == UNAUTHORIZED:
@@ -108,11 +114,11 @@ class ApiClient:
         """
         async with self._linking:
             if self._link is None or self._link.server != server or self._link.is_dead:
-                await self._drop_link()
+                self._drop_link()
                 self._link = await open_link(server, self._proxies)
             return self._link
 
-    async def _drop_link(self) -> None:
+    def _drop_link(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            await link.retire()
+            link.retire()

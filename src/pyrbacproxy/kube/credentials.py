@@ -71,12 +71,16 @@ class Credentials:
             raise CredentialError(self._problem)
         return self._server
 
-    async def _read(self) -> None:
-        """Read, or wait for who is reading; the reading goes on when the one who waits gives up."""
+    def begin_reading(self) -> asyncio.Future[ApiServer]:
+        """Read in a thread, unless that is under way: what the files say is known to all later."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().run_in_executor(None, self._source.read)
             self._reading.add_done_callback(self._install)
-        await asyncio.wait([self._reading])
+        return self._reading
+
+    async def _read(self) -> None:
+        """Read, or wait for who is reading; the reading goes on when the one who waits gives up."""
+        await asyncio.wait([self.begin_reading()])
 
     def _install(self, reading: asyncio.Future[ApiServer]) -> None:
         self._reading = None

@@ -1,36 +1,32 @@
-"""Connections to the API server under one credential: an aiohttp session that posts reviews.
+"""Connections to the API server under one credential: reviews are posted, answers judged.
 
 A link is never changed: another credential is another link, so no connection outlives the
-certificate or token that it was made with (FR39). Only this module knows aiohttp, and imports it
-when a link is made.
+certificate or token that it was made with (FR39).
 """
 
 import asyncio
 import errno
-import importlib
 import logging
 import ssl
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from functools import partial
 from urllib.parse import urlsplit
 
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress, proxy_for
+from pyrbacproxy.egress_dial import Route, dial
+from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, ProxyAddress, proxy_for
+from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.kube import review_codec, tls_context
 from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.connection import Connection, UnansweredError
 from pyrbacproxy.kube.kubeconfig import ApiServer
+from pyrbacproxy.kube.pool import Pool
+from pyrbacproxy.kube.post import post_of
+from pyrbacproxy.kube.reply import Reply
 from pyrbacproxy.reviews import Answer, Review
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _LOG = logging.getLogger(__name__)
 _V8 = 20 - 8
 
 CONNECT_SECONDS = 2.0
-# Less than the idle time of most load balancers: a connection closed under our hands costs a retry.
-KEEP_ALIVE_SECONDS = 30.0
-MAX_CONNECTIONS = 128
 MAX_ANSWER_BYTES = 1 << 20
 
 UNAUTHORIZED = 401
@@ -38,27 +34,16 @@ UNAUTHORIZED = 401
 _TRANSIENT = frozenset({429, *range(500, 600)}) - {503}
 
 
-@dataclass(slots=True)
-class _Call:
-    """What aiohttp's trace tells about one call."""
-
-    is_reused: bool = False
-
-
 class Link:
     """POST under one credential. `is_dead` says that nothing came back lately and others should
     dial anew.
     """
 
-    def __init__(
-        self, server: ApiServer, session: "aiohttp.ClientSession", proxy: ProxyAddress | None
-    ) -> None:
+    def __init__(self, server: ApiServer, pool: Pool, proxy: ProxyAddress | None) -> None:
         self.server = server
         self.is_dead = False
-        self._session = session
-        self._proxy_url = _url(proxy) if proxy else None
-        authorization = proxy.authorization if proxy else ""
-        self._proxy_headers = {"Proxy-Authorization": authorization} if authorization else {}
+        self._pool = pool
+        self._proxy = proxy
         self._calls = 0
         self._answers = 0
         self._is_retired = False
@@ -76,109 +61,80 @@ class Link:
             raise
         finally:
             self._calls -= 1
-            await self._close_if_unused()
+            self._close_if_unused()
 
-    async def retire(self) -> None:
+    def retire(self) -> None:
         """Close as soon as the last call is over; no call may begin after this."""
         self._is_retired = True
-        await self._close_if_unused()
+        self._close_if_unused()
 
-    async def _close_if_unused(self) -> None:
+    def _close_if_unused(self) -> None:
         if self._is_retired and self._calls == 0:
-            await self._session.close()
+            self._pool.close()
 
     async def _post(self, review: Review) -> tuple[Answer, int]:
-        import aiohttp  # noqa: PLC0415 -- there already, see `open_link`
-
-        call = _Call()
         try:
-            status, retry_after, body = await self._exchange(review, call)
-        except aiohttp.ServerTimeoutError:
+            reply = await self._reply(review)
+        except _NoConnectionError:
             return FailedAttempt(f"no connection to the API server in {CONNECT_SECONDS:g} s"), 0
-        except aiohttp.ServerDisconnectedError:
-            # On a kept connection it only means that the server had enough of waiting.
+        except UnansweredError as error:
             text = "the API server closed the connection without an answer"
-            return FailedAttempt(text, is_transient=call.is_reused), 0
-        except (aiohttp.ClientError, OSError) as error:
+            return FailedAttempt(text, is_transient=error.is_reused), 0
+        except RemoteProtocolError:
+            return FailedAttempt("the API server's answer is cut or no HTTP/1.1"), 0
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host is no name for DNS
             return _failure(error), 0
         self._answers += 1
-        if status not in range(200, 300):
-            return _refusal(status, retry_after), status
-        if len(body) > MAX_ANSWER_BYTES:
-            return FailedAttempt("the API server's answer is too long"), status
-        return review_codec.decode(review, body), status
+        if reply.status not in range(200, 300):
+            return _refusal(reply.status, reply.retry_after), reply.status
+        if len(reply.body) > MAX_ANSWER_BYTES:
+            return FailedAttempt("the API server's answer is too long"), reply.status
+        return review_codec.decode(review, reply.body), reply.status
 
-    async def _exchange(self, review: Review, call: _Call) -> tuple[int, str, bytes]:
-        """Status, Retry-After, body (cut behind what is allowed)."""
-        headers = {
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            "User-Agent": "pyrbacproxy",
-        }
-        if self.server.authorization:
-            headers["Authorization"] = self.server.authorization
-        if self.server.url.startswith("http://"):
-            headers |= self._proxy_headers  # there is no CONNECT that aiohttp would add them to
+    async def _reply(self, review: Review) -> Reply:
+        """No redirect is followed: it would carry the token elsewhere."""
+        server = self.server
+        request = post_of(
+            review, url=server.url, authorization=server.authorization, proxy=self._proxy
+        )
+        connection = await self._connection()
         is_logged = _LOG.isEnabledFor(_V8)
         if is_logged:
             _LOG.log(_V8, "Request Body: %s", review_codec.masked(review))
-        async with self._session.post(
-            self.server.url + review_codec.api_path(review),
-            data=review_codec.encode(review),
-            headers=headers,
-            allow_redirects=False,  # a redirect would carry the token elsewhere
-            proxy=self._proxy_url,
-            proxy_headers=self._proxy_headers,
-            trace_request_ctx=call,
-        ) as response:
-            body = bytearray()
-            async for part in response.content.iter_any():
-                body += part
-                if len(body) > MAX_ANSWER_BYTES:
-                    response.close()
-                    break
-            if is_logged:
-                text = review_codec.masked_answer(review, bytes(body))
-                _LOG.log(_V8, "Response Body: %s", _without(text, self.server.authorization))
-            return response.status, response.headers.get("Retry-After", ""), bytes(body)
+        try:
+            reply = await connection.exchange(request, max_body_bytes=MAX_ANSWER_BYTES)
+        finally:
+            self._pool.give_back(connection)
+        if is_logged:
+            text = review_codec.masked_answer(review, reply.body)
+            _LOG.log(_V8, "Response Body: %s", _without(text, server.authorization))
+        return reply
+
+    async def _connection(self) -> Connection:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await self._pool.take()
+        except TimeoutError:
+            raise _NoConnectionError from None
+
+
+class _NoConnectionError(Exception):
+    """There was none in time."""
 
 
 async def open_link(server: ApiServer, proxies: EgressProxies) -> Link:
     """A link without connections yet; raises OSError (ssl.SSLError is one) when its certificates
     are unusable.
     """
-    context = await asyncio.to_thread(_prepared, server)
-    import aiohttp  # noqa: PLC0415 -- imported by the thread a line ago
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(_note_reuse)
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            ssl=context if context is not None else True,
-            limit=MAX_CONNECTIONS,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-        ),
-        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        trust_env=False,
-        trace_configs=[trace],
-    )
+    # In a thread: the system's roots are many.
+    context = await asyncio.to_thread(_context, server)
     url = urlsplit(server.url)
-    port = url.port or (443 if url.scheme == "https" else 80)
-    return Link(server, session, proxy_for(proxies, url.scheme, url.hostname or "", port))
+    host, port = url.hostname or "", url.port or DEFAULT_PORTS[url.scheme]
+    proxy = proxy_for(proxies, url.scheme, host, port)
+    return Link(server, Pool(partial(dial, Route(host, port, proxy), context=context)), proxy)
 
 
-def begin_import() -> None:
-    """Let a thread import the HTTP client, while credentials are still being read."""
-    asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "aiohttp")
-
-
-def _prepared(server: ApiServer) -> ssl.SSLContext | None:
-    """Everything slow: the import, and the certificates (the system's roots are many)."""
-    import aiohttp  # noqa: F401, PLC0415 -- for its effect
-
+def _context(server: ApiServer) -> ssl.SSLContext | None:
     if not server.url.startswith("https://"):
         return None
     return tls_context.client_context(
@@ -189,16 +145,11 @@ def _prepared(server: ApiServer) -> ssl.SSLContext | None:
     )
 
 
-async def _note_reuse(_session: object, context: SimpleNamespace, _params: object) -> None:
-    context.trace_request_ctx.is_reused = True
-
-
-def _failure(error: Exception) -> FailedAttempt:
-    """Why the call broke, in words of the system alone: aiohttp's may quote what was sent."""
+def _failure(error: OSError | UnicodeError) -> FailedAttempt:
+    """Why the call broke, in words of the system."""
     number = error.errno if isinstance(error, OSError) else None
     is_reset = isinstance(error, ConnectionResetError) or number in (errno.ECONNRESET, errno.EPIPE)
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    words = getattr(cause, "verify_message", "") or getattr(cause, "strerror", "")
+    words = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)
     return FailedAttempt(
         f"the API server can't be reached: {words or type(error).__name__}", is_transient=is_reset
     )
@@ -218,8 +169,3 @@ def _without(text: str, authorization: str) -> str:
     """The text without our own credential, should the server repeat it."""
     credential = authorization.rpartition(" ")[2]
     return text.replace(credential, review_codec.MASK) if credential else text
-
-
-def _url(proxy: ProxyAddress) -> str:
-    host = f"[{proxy.host}]" if ":" in proxy.host else proxy.host
-    return f"{proxy.scheme}://{host}:{proxy.port}"
