@@ -21,7 +21,9 @@ ALLOWED: dict[str, str] = {
     # floors 7 and 6: those who know the others
     "__main__": "cli",
     "cli": "app commands.* config.* observe.logs",
-    "app": "assembly config.settings dataplane.listener observe.logs startup.watch tls.watched_files",
+    "app": "assembly config.settings dataplane.listener observe.logs opening tls.watched_files",
+    "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate startup.watch "
+    "tls.contexts",
     "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
     "authz.subject_access_review handler kube.reviewer observe.process_start record reviews",
     "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy handler "
@@ -211,7 +213,7 @@ RIM = {
 WORLDLY_CALLS = {
     *("open", "print", "input", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
 }
-MAY_CREATE_TASKS = "app kube.reviewer dataplane.*"
+MAY_CREATE_TASKS = "app opening kube.reviewer dataplane.*"
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 
 MODULE_LINES = 400

@@ -10,7 +10,6 @@ import gc
 import logging
 import os
 import signal
-from functools import partial
 
 import uvloop
 
@@ -18,6 +17,7 @@ from pyrbacproxy.assembly import Assembly, Certificates, Sockets
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.listener import Listener, bind
 from pyrbacproxy.observe.logs import structured
+from pyrbacproxy.opening import Opening
 from pyrbacproxy.tls.watched_files import TlsFileError
 
 _LOG = logging.getLogger(__name__)
@@ -68,6 +68,8 @@ class _Program:
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signalled)
         assembly = Assembly(self._settings, self._certificates, self._stopped.is_set)
+        if opening := self._opening(assembly):
+            assembly.startup_gate = opening.check
         # What lives until the end is not looked at again by the collector.
         gc.collect()
         gc.freeze()
@@ -77,8 +79,8 @@ class _Program:
         async with asyncio.TaskGroup() as tasks:
             reloading = tasks.create_task(self._certificates.reloader.run())
             try:
-                if self._settings.gate.has_waits:
-                    secure = await self._let_in(assembly)
+                if opening is not None:
+                    secure = await opening.sockets(self._stopped)
                 if not self._stopped.is_set():
                     listeners += self._forward(assembly, secure, insecure)
                     await self._until_stopped()
@@ -89,30 +91,18 @@ class _Program:
         await assembly.close()
         return status
 
-    async def _let_in(self, assembly: Assembly) -> Sockets:
-        """The secure port's sockets once the gate opens; none when a signal came before.
-
-        Raises OSError, of which TimeoutError is one.
-        """
-        # Imported by those who wait; for the others it would only cost memory.
-        from pyrbacproxy.startup.watch import Watch  # noqa: PLC0415
-
-        address, tls = self._settings.secure, self._settings.tls
-        assert address is not None, "a gate without an address"  # noqa: S101 - config refuses it
-        watch = Watch(
-            self._settings.gate,
-            pair_files=(tls.certificate_file, tls.key_file),
+    def _opening(self, assembly: Assembly) -> Opening | None:
+        """What waits for the secure port, if anything does."""
+        settings = self._settings
+        if settings.secure is None or not settings.gate.has_waits:
+            return None
+        return Opening(
+            settings.gate,
+            settings.secure,
+            settings.tls,
             load_pair=self._certificates.load_pair,
-            bind=partial(bind, address.host, address.port),
             prepare=assembly.connector.warm,
         )
-        opening = asyncio.create_task(watch.opened())
-        stopped = asyncio.create_task(self._stopped.wait())
-        await asyncio.wait((opening, stopped), return_when=asyncio.FIRST_COMPLETED)
-        opening.cancel()
-        stopped.cancel()
-        await asyncio.wait((opening, stopped))
-        return [] if opening.cancelled() else opening.result()
 
     def _forward(self, assembly: Assembly, secure: Sockets, insecure: Sockets) -> list[Listener]:
         """Begin with what the proxy is for."""
