@@ -3,11 +3,10 @@
 The text is made once, so that its delimiter never changes.
 """
 
-from typing import assert_never
-
-from pyrbacproxy.admin.negotiation import GROUP, Structured, Text, negotiated, plain, structured
+from pyrbacproxy.admin.negotiation import GROUP, Text, negotiated, plain, structured
 from pyrbacproxy.admin.status import COMPONENT
 from pyrbacproxy.admin.statusz import WARNING
+from pyrbacproxy.admin.structured import Object
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.response import Response
 
@@ -27,21 +26,14 @@ class Flagz:
     def __call__(self, request: Request) -> Response:
         """The page as the request wants it."""
         form = negotiated(request, KIND)
-        match form:
-            case Response():
-                return form
-            case Text():
-                return plain(self._text)
-            case Structured():
-                return structured(
-                    form,
-                    KIND,
-                    {
-                        "kind": KIND,
-                        "apiVersion": f"{GROUP}/{form.version}",
-                        "metadata": {"name": COMPONENT},
-                        "flags": self._flags,
-                    },
-                )
-            case _:
-                assert_never(form)
+        if isinstance(form, Response):
+            return form
+        if isinstance(form, Text):
+            return plain(self._text)
+        value: Object = {
+            "kind": KIND,
+            "apiVersion": f"{GROUP}/{form.version}",
+            "metadata": {"name": COMPONENT},
+            "flags": self._flags,
+        }
+        return structured(form, KIND, value)

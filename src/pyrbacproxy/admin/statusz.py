@@ -7,9 +7,8 @@ scrapes it. Programs ask for the structured form.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import assert_never
 
-from pyrbacproxy.admin.negotiation import GROUP, Structured, Text, negotiated, plain, structured
+from pyrbacproxy.admin.negotiation import GROUP, Text, negotiated, plain, structured
 from pyrbacproxy.admin.status import COMPONENT, Program, Status, status_at
 from pyrbacproxy.admin.structured import Value
 from pyrbacproxy.handler import Request
@@ -40,15 +39,11 @@ class Statusz:
         """The page as the request wants it."""
         status = status_at(self.program, self.paths, request.received_at)
         form = negotiated(request, KIND)
-        match form:
-            case Response():
-                return form
-            case Text():
-                return plain(_text(status, self.delimiter()))
-            case Structured():
-                return structured(form, KIND, _object(status, form.version))
-            case _:
-                assert_never(form)
+        if isinstance(form, Response):
+            return form
+        if isinstance(form, Text):
+            return plain(_text(status, self.delimiter()))
+        return structured(form, KIND, _object(status, form.version))
 
 
 def _text(status: Status, delimiter: str) -> str:
