@@ -64,6 +64,10 @@ class Listener:
                 connection, _ = self._socket.accept()
                 threading.Thread(target=self._run, args=(connection,), daemon=True).start()
 
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(connection)
+
     def _run(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), contextlib.ExitStack() as cleanup:
             cleanup.callback(connection.close)
@@ -74,7 +78,7 @@ class Listener:
             with self._lock:
                 self._open.add(connection)
                 self.accepted += 1
-            cleanup.callback(self._open.discard, connection)
+            cleanup.callback(self._forget, connection)
             self.serve(connection)
 
 
