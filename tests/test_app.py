@@ -15,6 +15,7 @@ import pytest
 
 from pyrbacproxy import app
 from pyrbacproxy.access import AccessSettings
+from pyrbacproxy.admin.status import PageSettings
 from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.limits import Limits
@@ -46,6 +47,7 @@ def settings() -> Settings:
         kube=None,
         limits=Limits(shutdown_grace_seconds=5),
         gate=GateSettings(),
+        pages=PageSettings(),
     )
 
 

@@ -62,6 +62,15 @@ def test_k_u20_failed() -> None:
     assert answer.decided == Decided(Outcome.ERROR, "carol", "token", "review", notes)
 
 
+def test_words_of_ones_own_replace_the_usual_ones() -> None:
+    for judgement, start in (
+        (Decision(Kind.DENY), "Forbidden"),
+        (ReviewFailed("away"), "Authorization error"),
+    ):
+        answer = not_allowed(PODS, judgement, decided(), words="(two were tried)")
+        assert answer.response.body == f"{start} (two were tried)\n".encode()
+
+
 def test_names_from_the_wire_break_neither_answer_nor_log() -> None:
     odd = Attributes(UserInfo("a\r\nb\udcff"), NonResourceAttributes("get", "/"))
     answer = not_allowed(odd, Decision(Kind.NO_OPINION), decided())

@@ -100,6 +100,7 @@ def test_the_whole(folder: Folder) -> None:
         "--allow-paths=/metrics,/api/*",
         "--proxy-endpoints-port=8643",
     )
+    assert ("proxy-endpoints-port", "8643") in found.pages.flags
     pair = str(folder.path / "pair.pem")
     assert found == Settings(
         secure=Address("", 8443, ":8443"),
@@ -114,6 +115,7 @@ def test_the_whole(folder: Folder) -> None:
         kube=KubeSettings(kubeconfig=str(folder.path / "kubeconfig")),
         limits=Limits(),
         gate=GateSettings(),
+        pages=found.pages,  # in full: test_pages.py
         warnings=(),
     )
 

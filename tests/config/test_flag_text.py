@@ -1,7 +1,10 @@
-from pyrbacproxy.config.flag import Fate
-from pyrbacproxy.config.flag_table import FLAGS
-from pyrbacproxy.config.flag_text import help_text, readme_list, value_lines
-from pyrbacproxy.config.options import parse
+import pytest
+
+from pyrbacproxy.config import flag_text
+from pyrbacproxy.config.flag import Fate, Flag, Group, Kind
+from pyrbacproxy.config.flag_table import FLAGS, GROUPS
+from pyrbacproxy.config.flag_text import help_text, readme_list, shown_values, value_lines
+from pyrbacproxy.config.options import Options, parse
 
 
 def test_help_shows_every_flag_that_is_not_hidden() -> None:
@@ -54,7 +57,8 @@ def test_values_are_shown_in_their_own_grammar() -> None:
         )
     )
     assert lines >= {
-        'FLAG: --allow-paths="/a,/b"',
+        'FLAG: --allow-paths="[/a,/b]"',
+        'FLAG: --ignore-paths="[]"',
         'FLAG: --kube-api-qps="2.5"',
         'FLAG: --idle-timeout="1m30s"',
         'FLAG: --vmodule="x=3"',
@@ -63,3 +67,14 @@ def test_values_are_shown_in_their_own_grammar() -> None:
         'FLAG: --http2-disable="true"',
         'FLAG: --v="0"',
     }
+
+
+def test_z_d4_a_classified_value_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    flag = Flag("secret", Kind.TEXT, "s3cret", "Made up.", is_classified=True)
+    monkeypatch.setattr(flag_text, "FLAGS", {flag.name: flag})
+    monkeypatch.setattr(flag_text, "GROUPS", (*GROUPS, Group("Secrets", (flag,))))
+    options = Options({"secret": "s3cret"})
+    assert list(value_lines(options)) == ['FLAG: --secret="CLASSIFIED"']
+    assert list(shown_values(options, [flag])) == [("secret", "CLASSIFIED")]
+    assert "--secret" in help_text()
+    assert "s3cret" not in help_text() + readme_list()

@@ -24,16 +24,16 @@ def other_value(flag: Flag) -> str:
         return flag.choices[-1]
     if flag.kind is Kind.BOOL:
         return "false" if flag.default == "true" else "true"
-    by_kind = {Kind.DURATION: "5m", Kind.GATES: "ComponentFlagz=false", Kind.ARRAY: "ES256"}
+    by_kind = {Kind.DURATION: "5m", Kind.ARRAY: "ES256"}
     return by_kind.get(flag.kind, "https://issuer.test")
 
 
 def test_the_flags_that_come_later_are_known() -> None:
     assert {flag.name for flag in LATER} == {
-        *("upstream-force-h2c", "http2-prefer", "logging-format", "access-log", "node-name"),
+        *("upstream-force-h2c", "http2-prefer", "logging-format", "access-log"),
         *("oidc-issuer", "oidc-clientID", "oidc-groups-claim", "oidc-username-claim"),
         *("oidc-username-prefix", "oidc-groups-prefix", "oidc-sign-alg", "oidc-ca-file"),
-        *("zpages-authorization", "feature-gates", "stale-review-period"),
+        "stale-review-period",
     }
 
 
@@ -53,7 +53,6 @@ def test_its_default_does_not(flag: Flag) -> None:
         (("--logging-format=xml",), "--logging-format=xml: must be one of text, json"),
         (("--zpages-authorization=",), "--zpages-authorization=: must be one of component, node"),
         (("--stale-review-period=61m",), "--stale-review-period: must be at most 1h"),
-        (("--feature-gates=Nosuch=true",), '--feature-gates: unknown gate "Nosuch"'),
         (("--oidc-sign-alg=none",), "--oidc-sign-alg=none: unknown algorithm"),
         (("--oidc-issuer=https://i.test",), "--oidc-clientID: must be set when --oidc-issuer is"),
         (

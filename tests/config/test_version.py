@@ -1,6 +1,8 @@
+from importlib import metadata
+
 import pytest
 
-from pyrbacproxy.config.version import VersionAnswer, answer
+from pyrbacproxy.config.version import VERSION, VersionAnswer, answer, reported
 
 
 def answered(text: str) -> VersionAnswer:
@@ -29,3 +31,14 @@ def test_an_override_keeps_the_numbers(text: str) -> None:
 def test_any_other_word_must_be_a_boolean() -> None:
     with pytest.raises(ValueError, match="invalid syntax"):
         answered("latest")
+
+
+def test_the_version_is_the_packages() -> None:
+    assert metadata.version("pyrbacproxy") == VERSION
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("false", VERSION), ("raw", VERSION), ("v0.1.0-node5", "0.1.0-node5")]
+)
+def test_pages_and_logs_tell_the_version_we_run_under(text: str, version: str) -> None:
+    assert reported(text) == version

@@ -9,7 +9,7 @@ from OpenSSL import SSL
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.engine import ServerEngine
-from pyrbacproxy.tls.reloader import TlsReloader
+from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR, TlsReloader
 from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles
 from tests.tls.parties import Client, Issued, authority, issue
 
@@ -168,3 +168,19 @@ async def test_it_runs_until_cancelled(listener: Listener, tmp_path: Path) -> No
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+def test_what_is_wrong_with_the_newest_files_is_told_until_it_is_mended(
+    settings: TlsSettings, tmp_path: Path
+) -> None:
+    reloader = Listener(settings).reloader
+    reloader.load()
+    assert reloader.faults() == {}
+    (tmp_path / "tls.crt").write_bytes(TWO.pem)
+    (tmp_path / "ca.crt").unlink()
+    reloader.check()
+    assert set(reloader.faults()) == {SERVING_PAIR, CLIENT_CA}
+    assert "does not match" in reloader.faults()[SERVING_PAIR]
+    (tmp_path / "tls.crt").write_bytes(ONE.pem)
+    reloader.check()
+    assert set(reloader.faults()) == {CLIENT_CA}

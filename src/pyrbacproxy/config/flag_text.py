@@ -52,7 +52,7 @@ def readme_list() -> str:
     for group in GROUPS:
         parts += [f"### {group.title}", "", "| flag | type | default | what |", "|---|---|---|---|"]
         parts += [
-            f"| `--{flag.name}` | {flag.kind.value} | {_cell(flag.default)} | {_meaning(flag)} |"
+            f"| `--{flag.name}` | {flag.kind.value} | {_cell(flag)} | {_meaning(flag)} |"
             for flag in group.flags
         ]
         parts.append("")
@@ -87,8 +87,10 @@ def _default(flag: Flag) -> str:
     return f" (default {quoted(flag.default) if is_quoted else flag.default})"
 
 
-def _cell(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|") if text else ""
+def _cell(flag: Flag) -> str:
+    if flag.is_classified or not flag.default:
+        return ""
+    return f"`{flag.default}`".replace("|", "\\|")
 
 
 def _value_text(flag: Flag, value: Value) -> str:
