@@ -75,6 +75,7 @@ class _Program:
         gc.freeze()
         listeners = [assembly.endpoints_listener(endpoints)]
         self._start(listeners[0], self._settings.endpoints, "securely", " for proxy endpoints")
+        assembly.warm()
         status = 0
         async with asyncio.TaskGroup() as tasks:
             reloading = tasks.create_task(self._certificates.reloader.run())

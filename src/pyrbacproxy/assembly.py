@@ -120,6 +120,7 @@ class Assembly:
     def __init__(
         self, settings: Settings, certificates: Certificates, is_stopping: Callable[[], bool]
     ) -> None:
+        self._settings = settings
         self._limits = settings.limits
         self._certificates = certificates
         self._client = NoApiServer() if settings.kube is None else ApiClient(settings.kube)
@@ -152,6 +153,11 @@ class Assembly:
         )
         self._proxied = services(handler=access.handle, clean_trailers=access.clean_trailers)
         self._own = services(handler=pages, clean_trailers=same_trailers)
+
+    def warm(self) -> None:
+        """Read the API server's credential now, so that no first request waits for it."""
+        if self._settings.needs_reviews:
+            self._client.warm()
 
     def secure_listener(self, sockets: Sockets) -> Listener:
         """Forwards, over TLS."""

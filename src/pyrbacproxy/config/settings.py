@@ -47,3 +47,10 @@ class Settings:
     gate: GateSettings
     pages: PageSettings
     warnings: tuple[str, ...] = ()
+
+    @property
+    def needs_reviews(self) -> bool:
+        """Whether it is certain that the API server will be asked: who is let in by certificate
+        and static rule never needs it.
+        """
+        return self.kube is not None and not (self.tls.client_ca_file and self.static_rules)
