@@ -23,7 +23,9 @@ NAMES = [f"{group}/{case['id']}" for group in sorted(CASES) for case in CASES[gr
 REASONS = yaml.safe_load((FOLDER / "left_out.yaml").read_text())
 LEFT_OUT = [name for row in REASONS for name in row["cases"]]
 TO_RUN = [name for name in NAMES if name not in LEFT_OUT]
-SHARES = 3
+# As many as a small machine has cores: more would slow each start, and the first review waits for
+# a child process, which the proxy gives a few seconds only.
+SHARES = 2
 # How long a case waits for its answers, unless it says. Only a case that fails waits so long; the
 # replayer's own 3 s are short for the first review of a process on a busy machine.
 PATIENCE_SECONDS = 15
