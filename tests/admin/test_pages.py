@@ -153,7 +153,7 @@ def test_z_g6_flagz_can_be_turned_off() -> None:
     [
         (b"/statusz", ALLOWED),
         (b"/version", ALLOWED),
-        (b"/nosuch", ALLOWED),
+        (b"/flagz", ()),
         (b"/statusz", FORBIDDEN),
         (b"/readyz", ()),
         (b"/healthz?verbose", ()),
@@ -165,6 +165,18 @@ def test_z_g3_no_page_is_kept_or_sniffed(target: bytes, answers: tuple[Answer, .
     assert headers.get_all(b"cache-control") == [b"no-cache, private"]
     assert headers.get_all(b"x-content-type-options") == [b"nosniff"]
     assert not {b"etag", b"last-modified", b"set-cookie"} & {name.lower() for name, _ in headers}
+
+
+def test_a_path_that_is_no_page_is_refused_as_by_the_proxy() -> None:
+    for lines, answers in (((), ()), ((TOKEN,), FORBIDDEN), ((TOKEN,), ALLOWED)):
+        headers = answered(b"/healthz/", *lines, answers=answers).response.headers
+        assert b"cache-control" not in headers
+
+
+def test_refusals_do_not_tell_which_gates_are_on() -> None:
+    off = pages(PageSettings(has_statusz=False, has_flagz=False))
+    for target in (b"/statusz", b"/flagz"):
+        assert answered(target, served=off) == answered(target)
 
 
 @pytest.mark.parametrize(("method", "target"), [(b"OPTIONS", b"*"), (b"CONNECT", b"h:1")])

@@ -70,7 +70,7 @@ def page_table(
 class Pages:
     """The pages of one listener: `health` for everybody, `table` for who may see them."""
 
-    __slots__ = ("_access", "_health", "_table")
+    __slots__ = ("_access", "_health", "_known", "_table")
 
     def __init__(
         self, access: PageAccess, health: Mapping[bytes, Health], table: Mapping[bytes, Page]
@@ -78,6 +78,8 @@ class Pages:
         self._access = access
         self._health = health
         self._table = table
+        # With what a gate may have taken: refusals shall not tell a stranger which gates are on.
+        self._known = frozenset((*table, *health, b"/statusz", b"/flagz"))
 
     def handle(self, request: Request) -> Reviewed[Verdict]:
         """Answer one request; a `handler.Handler`."""
@@ -88,6 +90,8 @@ class Pages:
             return refused(_NO_PATH)
         health = self._health.get(raw_path)
         answered = self._open(health, request) if health else (yield from self._guarded(request))
+        if raw_path not in self._known:
+            return answered
         return replace(answered, response=_finished(answered.response))
 
     def _open(self, health: Health, request: Request) -> Respond:
@@ -126,7 +130,7 @@ def _single(look: Look, _request: Request) -> Response:
 
 
 def _finished(response: Response) -> Response:
-    """With the lines that all pages carry, refusals included."""
+    """With the lines that all answers about a page carry, refusals included."""
     headers = response.headers.with_added(_NOT_KEPT)
     if b"x-content-type-options" not in headers:
         headers = headers.with_added(_NOT_SNIFFED)
