@@ -383,7 +383,6 @@ def test_all_problems_are_told_at_once(lab: Lab, tmp_path: Path) -> None:
         "--kube-api-qps=5",
         f"--kubeconfig={tmp_path}/no-kubeconfig",
         "--upstream=http://[::1",
-        "--access-log=-",
         "surplus",
         config="authorization: {static: [{path: /x, usr: 1}, {verb: get}], resourceAttributes: 7}",
     )
@@ -399,7 +398,6 @@ def test_all_problems_are_told_at_once(lab: Lab, tmp_path: Path) -> None:
         "--kube-api-burst",
         "no-kubeconfig",
         "http://[::1",
-        "--access-log",
         "surplus",
         "usr",
         "static[1]",
