@@ -55,6 +55,22 @@ class Program:
         except TimeoutError as error:
             raise AssertionError(f"{self.name}: no {what}:\n{self.output()}") from error
 
+    @property
+    def pid(self) -> int:
+        """Its process number."""
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end; returns its exit status."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while (status := self._process.poll()) is None:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(_POLL_SECONDS)
+        return status
+
     def stop(self) -> int:
         """End it, gently first; returns its exit status."""
         self._process.terminate()

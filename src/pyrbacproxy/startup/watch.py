@@ -1,7 +1,6 @@
 """Gathers the facts for the gate (paths, serving pair, port) until it opens; hands over sockets."""
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -49,6 +48,7 @@ class Watch:
         paths = (*settings.absent_paths, *(pair_files if settings.waits_for_pair else ()))
         self._folders = tuple(dict.fromkeys(os.path.dirname(path) or "." for path in paths))  # noqa: PTH120 - text in, text out
         self._woken = asyncio.Event()
+        self._settling: asyncio.TimerHandle | None = None
 
     async def opened(self) -> Sockets:
         """The bound sockets, once the gate is open.
@@ -119,6 +119,8 @@ class Watch:
         finally:
             loop.remove_reader(events.fileno())
             events.close()
+            if self._settling is not None:
+                self._settling.cancel()
 
     def _follow(self, events: FolderEvents | None) -> bool:
         """Watch the folders that are there now; False when one is not watched."""
@@ -133,14 +135,22 @@ class Watch:
 
     def _changed(self, events: FolderEvents) -> None:
         events.drain()
+        if self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(_SETTLE_SECONDS, self._settled)
+
+    def _settled(self) -> None:
+        self._settling = None
         self._woken.set()
 
     async def _wait(self, seconds: float) -> None:
-        """Until then, or until the kernel says that something changed."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-                await asyncio.sleep(min(seconds, _SETTLE_SECONDS))
+        """Until then, or until the kernel said that something changed."""
+        # A bare timer: a hundred times a second, `asyncio.timeout` would cost as much as the look.
+        timer = asyncio.get_running_loop().call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
         self._woken.clear()
 
 
