@@ -1,4 +1,4 @@
-"""An object as JSON or YAML, byte for byte as Kubernetes' serializers write it.
+"""An object as JSON, to the byte as Kubernetes writes it, or as YAML that reads the same.
 
 JSON keeps the order of the keys, YAML sorts them; strings that a YAML reader could take for
 something else are quoted. YAML is written here, for loading a library would cost the proxy memory.
