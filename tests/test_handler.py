@@ -24,14 +24,14 @@ class FailingRunner:
     """Fails every review at once."""
 
     def run(
-        self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
+        self, steps: Reviewed[T], asker: str, done: Callable[[T, float, tuple[str, ...]], None]
     ) -> Callable[[], None]:
         try:
             next(steps)
             while True:
                 steps.send(ReviewFailed(f"nobody answers {asker}"))
         except StopIteration as stop:
-            done(stop.value, 0.0)
+            done(stop.value, 0.0, ("TokenReview",))
         return list[None]().clear
 
 
@@ -46,9 +46,11 @@ def test_a_handler_responds_or_forwards() -> None:
 
 
 def test_a_runner_calls_back_with_the_result() -> None:
-    results: list[tuple[Verdict, float]] = []
+    results: list[tuple[Verdict, float, tuple[str, ...]]] = []
     runner: Runner = FailingRunner()
     runner.run(
         teapot(request(b"/", (b"Authorization", b"x"))), "192.0.2.1", lambda *r: results.append(r)
     )
-    assert [(type(verdict), until) for verdict, until in results] == [(Forward, 0.0)]
+    assert [(type(verdict), *rest) for verdict, *rest in results] == [
+        (Forward, 0.0, ("TokenReview",))
+    ]

@@ -56,15 +56,16 @@ class Runner(Protocol):
     """Drives a `Reviewed[T]` to its end."""
 
     def run(
-        self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
+        self, steps: Reviewed[T], asker: str, done: Callable[[T, float, tuple[str, ...]], None]
     ) -> Callable[[], None]:
-        """Run `steps`, then call `done(result, usable_until)`: before returning if every answer was
-        at hand, later otherwise.
+        """Run `steps`, then call `done(result, usable_until, waited_for)`: before returning if
+        every answer was at hand, later otherwise.
 
         `asker` is the peer's address, for fairness among peers. `usable_until` (monotonic seconds)
         is how long the same steps would get the same answers: infinity when nothing was asked, 0.0
-        when an answer may not be reused. The returned function cancels: `done` is not called after
-        it. An exception that `steps` raises before the first wait propagates; later ones are given
-        to the event loop's exception handler.
+        when an answer may not be reused. `waited_for` names the kinds of review (`TokenReview`,
+        `SubjectAccessReview`) whose answers were not at hand. The returned function cancels: `done`
+        is not called after it. An exception that `steps` raises before the first wait propagates;
+        later ones are given to the event loop's exception handler.
         """
         ...

@@ -1,7 +1,7 @@
 """`ExchangeRecord`: what happened in one exchange, handed to observers when it is over."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +13,29 @@ class Note:
     is_error: bool = False
 
 
-class Outcome(Enum):
-    """How an exchange was decided; the values are metric labels."""
+class Outcome(StrEnum):
+    """How an exchange was decided; the values are metric labels.
+
+    A StrEnum, because its members are hashed in C: once a request.
+    """
 
     ALLOWED = "allowed"
     DENIED = "denied"
     UNAUTHENTICATED = "unauthenticated"
     REFUSED = "refused"  # other 3xx/4xx of our own: path, framing, redirect
     ERROR = "error"  # a review failed, or our own fault
+
+
+@dataclass(frozen=True, slots=True)
+class PageShown:
+    """A page about ourselves that was asked for: `resource` is "statusz" or "flagz".
+
+    `group` and `version` are those of the object that was given, "" for text and for refusals.
+    """
+
+    resource: str
+    group: str = ""
+    version: str = ""
 
 
 @dataclass(slots=True)
@@ -36,6 +51,7 @@ class Decided:
     identity_source: str = ""
     decision_source: str = ""
     notes: tuple[Note, ...] = ()
+    page: PageShown | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +60,8 @@ class ExchangeRecord:
 
     `status` is what the client got, 0 when it got no response head. `failure` is "" or a few plain
     words (upstream refused, client gone, truncated ...) without any text from the wire.
+    `waited_for` names the kinds of review that the decision had to wait for; answers that were
+    remembered are not among them.
     """
 
     peer_address: str
@@ -58,3 +76,4 @@ class ExchangeRecord:
     received_bytes: int = 0
     sent_bytes: int = 0
     failure: str = ""
+    waited_for: tuple[str, ...] = ()

@@ -121,22 +121,24 @@ class RunnerTape:
         self.cancelled = 0
 
     def run(
-        self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
+        self, steps: Reviewed[T], asker: str, done: Callable[[T, float, tuple[str, ...]], None]
     ) -> Callable[[], None]:
         del asker
         try:
             next(steps)
         except StopIteration as stop:
-            done(stop.value, self.usable_until)
+            done(stop.value, self.usable_until, ())
         else:
             self.waiting.append(lambda: self._answer(steps, done))
         return self._cancel
 
-    def _answer(self, steps: Reviewed[T], done: Callable[[T, float], None]) -> None:
+    def _answer(
+        self, steps: Reviewed[T], done: Callable[[T, float, tuple[str, ...]], None]
+    ) -> None:
         try:
             steps.send(ReviewFailed("a fake"))
         except StopIteration as stop:
-            done(stop.value, 0.0)
+            done(stop.value, 0.0, ("TokenReview",))
 
     def _cancel(self) -> None:
         self.cancelled += 1

@@ -110,6 +110,7 @@ def test_a_decision_may_come_later() -> None:
     talk.world.runner.waiting.pop()()
     assert talk.upstreams[0].take().startswith(b"GET /ask ")
     assert exchange.cancel is not None
+    assert exchange.record.waited_for == ("TokenReview",)
 
 
 def test_a_client_that_goes_cancels() -> None:

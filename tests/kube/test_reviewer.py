@@ -107,11 +107,13 @@ class World:
 class Question:
     def __init__(self) -> None:
         self.result: tuple[list[Answer], float] | None = None
+        self.waited_for: tuple[str, ...] = ()
         self.is_over = asyncio.Event()
         self.cancel: Callable[[], None] = lambda: None
 
-    def done(self, answers: list[Answer], usable_until: float) -> None:
+    def done(self, answers: list[Answer], usable_until: float, waited_for: tuple[str, ...]) -> None:
         assert self.result is None
+        self.waited_for = waited_for
         self.result = (answers, usable_until)
         self.is_over.set()
 
@@ -131,6 +133,18 @@ async def in_the_air() -> None:
 
 
 # --- the seam -----------------------------------------------------------------------
+
+
+async def test_who_asks_hears_which_answers_had_to_be_waited_for() -> None:
+    world = World()
+    first = world.start(token())
+    await first.is_over.wait()
+    assert first.waited_for == ("TokenReview",)
+    world.client.answer = ALLOWED
+    second = world.start(token(), access())
+    await second.is_over.wait()
+    assert second.waited_for == ("SubjectAccessReview",)
+    assert world.start(token(), access()).waited_for == ()
 
 
 async def test_it_is_the_data_plane_s_runner() -> None:

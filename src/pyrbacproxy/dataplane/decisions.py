@@ -109,8 +109,14 @@ class Decisions:
         )
 
     def _decided(
-        self, exchange: Exchange, question: _Question, verdict: Verdict, usable_until: float
+        self,
+        exchange: Exchange,
+        question: _Question,
+        verdict: Verdict,
+        usable_until: float,
+        waited_for: tuple[str, ...],
     ) -> None:
+        exchange.record.waited_for = waited_for
         try:
             exchange.decided(verdict)
         except LocalProtocolError:

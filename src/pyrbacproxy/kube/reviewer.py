@@ -97,7 +97,7 @@ class Reviewer:
         self._flights_of: Counter[str] = Counter()
 
     def run(
-        self, steps: Reviewed[T], asker: str, done: Callable[[T, float], None]
+        self, steps: Reviewed[T], asker: str, done: Callable[[T, float, tuple[str, ...]], None]
     ) -> Callable[[], None]:
         """See `handler.Runner.run`."""
         run = _Run(self.ask, steps, asker, done)
@@ -261,19 +261,28 @@ class _Flight:
 class _Run(Generic[T]):
     """One generator on its way to its end."""
 
-    __slots__ = ("_ask", "_done", "_is_cancelled", "_steps", "_usable_until", "asker")
+    __slots__ = (
+        "_ask",
+        "_done",
+        "_is_cancelled",
+        "_steps",
+        "_usable_until",
+        "_waited_for",
+        "asker",
+    )
 
     def __init__(
         self,
         ask: Callable[[Review, _Waiter], Held | None],
         steps: Reviewed[T],
         asker: str,
-        done: Callable[[T, float], None],
+        done: Callable[[T, float, tuple[str, ...]], None],
     ) -> None:
         self._ask = ask
         self._steps = steps
         self._done = done
         self._usable_until = math.inf
+        self._waited_for: tuple[str, ...] = ()
         self._is_cancelled = False
         self.asker = asker
 
@@ -293,10 +302,11 @@ class _Run(Generic[T]):
                     review = steps.send(answer)
                 held = self._ask(review, self)
                 if held is None:
+                    self._waited_for += (type(review).__name__,)
                     return
         except StopIteration as stop:
             result = stop.value
-        self._done(result, self._usable_until)
+        self._done(result, self._usable_until, self._waited_for)
 
     def resume(self, answer: Answer, usable_until: float) -> None:
         """Go on with the answer that was waited for."""
