@@ -114,6 +114,50 @@ def test_a_pair_that_vanished_since_the_check_ends_the_start(
     assert path in caplog.text
 
 
+def test_a_wait_that_is_over_ends_the_program(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoints = _free_address()
+    assert settings.secure is not None
+    gate = GateSettings(waits_for_port=True, timeout_seconds=0.1)
+    with socket.create_server(("127.0.0.1", settings.secure.port)):
+        assert app.serve(replace(settings, endpoints=endpoints, gate=gate)) == 1
+    lines = caplog.messages
+    assert "--startup-timeout=0.1s is over; still waiting for the port" in lines[-1]
+    with socket.create_server(("127.0.0.1", endpoints.port)):
+        """The endpoints port is free again."""
+
+
+def test_what_waits_serves_once_it_may(settings: Settings, tmp_path: Path) -> None:
+    manifest = tmp_path / "old.yaml"
+    manifest.touch()
+    endpoints = _free_address()
+    gate = GateSettings((str(manifest),), waits_for_port=True)
+    answers: list[bytes] = []
+
+    def client() -> None:
+        answers.append(_asked(endpoints, b"/readyz"))
+        assert settings.secure is not None
+        with socket.create_server(("127.0.0.1", settings.secure.port)):
+            """Nobody has taken it."""
+        manifest.unlink()
+        answers.append(_asked(settings.secure, b"/metrics"))
+
+    assert _served(replace(settings, endpoints=endpoints, gate=gate), client) == 0
+    assert [answer.partition(b"\r\n")[0] for answer in answers] == [
+        b"HTTP/1.1 200 OK",
+        b"HTTP/1.1 401 Unauthorized",
+    ]
+
+
+def test_a_signal_ends_the_wait_with_success(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").touch()
+    endpoints = _free_address()
+    gate = GateSettings((str(tmp_path / "old.yaml"),))
+    settings = replace(settings, endpoints=endpoints, gate=gate)
+    assert _served(settings, lambda: _connected(endpoints.port).close()) == 0
+
+
 def _free_address() -> Address:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]

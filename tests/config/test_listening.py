@@ -157,6 +157,15 @@ def test_bad_tls_flags_end_the_start(words: tuple[str, ...], said: str) -> None:
     assert said in findings.problems[0]
 
 
+def test_a_pair_that_is_waited_for_may_be_missing_but_not_half_named() -> None:
+    pair = ("--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key")
+    settings, findings = tls(SECURE, *pair, "--wait-for-serving-cert")
+    assert (settings.certificate_file, settings.key_file) == ("/none.crt", "/none.key")
+    assert findings == Findings()
+    said = tls(SECURE, pair[0], "--wait-for-serving-cert")[1].problems
+    assert said == ["--tls-cert-file=/none.crt needs --tls-private-key-file"]
+
+
 def test_without_a_secure_address_only_the_client_ca_counts() -> None:
     words = ("--insecure-listen-address=:1", "--tls-cert-file=/none", "--tls-min-version=x")
     assert tls(*words) == (TlsSettings(), Findings())

@@ -352,6 +352,27 @@ async def test_a_connection_that_nobody_wants_any_more_is_kept() -> None:
         await connector.close()
 
 
+async def test_a_connection_can_be_dialled_ahead_once_and_fails_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with upstream() as port:
+        connector = Connector(UpstreamSettings("http", "127.0.0.1", port), Limits())
+        connector.warm()
+        await asyncio.gather(*connector._dials)
+        connector.warm()
+        assert not connector._dials
+        warm = (await asked(connector)).upstream
+        assert isinstance(warm, UpstreamConnection)
+        # Used as one that may have been closed meanwhile.
+        assert warm.is_reused
+        warm.close()
+    connector.warm()
+    await asyncio.gather(*connector._dials)
+    Connector(UpstreamSettings(), Limits()).warm()
+    assert len(connector._pool) == 0
+    assert caplog.text == ""
+
+
 async def test_no_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

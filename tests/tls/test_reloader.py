@@ -22,11 +22,13 @@ CA_TWO = authority("CN=ca-two")
 class Listener:
     """What is in use; an event tells when that changes."""
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: TlsSettings, *, is_pair_awaited: bool = False) -> None:
         self.contexts: list[SSL.Context] = []
         self.pools: list[ClientCaPool] = []
         self.changed = asyncio.Event()
-        self.reloader = TlsReloader(settings, self.on_context, self.on_pool)
+        self.reloader = TlsReloader(
+            settings, self.on_context, self.on_pool, is_pair_awaited=is_pair_awaited
+        )
 
     def on_context(self, context: SSL.Context) -> None:
         self.contexts.append(context)
@@ -75,6 +77,31 @@ def test_a_missing_file_ends_the_start(settings: TlsSettings, tmp_path: Path, na
     (tmp_path / name).unlink()
     with pytest.raises(TlsFileError, match=name):
         Listener(settings).reloader.load()
+
+
+def test_an_awaited_pair_comes_later_and_is_then_kept_fresh(
+    settings: TlsSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "tls.key").unlink()
+    listener = Listener(settings, is_pair_awaited=True)
+    listener.reloader.load()
+    listener.reloader.check()
+    with pytest.raises(TlsFileError, match=r"tls\.key"):
+        listener.reloader.load_pair()
+    (tmp_path / "tls.key").write_bytes(TWO.key_pem())
+    with pytest.raises(TlsFileError, match="does not match"):
+        listener.reloader.load_pair()
+    assert (listener.contexts, len(listener.pools)) == ([], 1)
+    (tmp_path / "tls.key").write_bytes(ONE.key_pem())
+    listener.reloader.load_pair()
+    assert listener.served() is ONE
+    (tmp_path / "tls.crt").write_bytes(TWO.pem)
+    (tmp_path / "tls.key").write_bytes(TWO.key_pem())
+    # Not the gate's any more: a bad pair would keep the old one.
+    listener.reloader.load_pair()
+    assert listener.served() is ONE
+    listener.reloader.check()
+    assert listener.served() is TWO
 
 
 # FR26: certificate first, key much later, rubbish in between.
