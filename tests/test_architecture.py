@@ -29,6 +29,8 @@ ALLOWED: dict[str, str] = {
     "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy handler "
     "http1.* kube.* observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
+    "commands.kubelet_config": "commands.kubelet_report node.* tls.profiles",
+    "commands.kubelet_report": "node.*",
     # floor 5
     "config.values": "",
     "config.version": "config.values",
@@ -137,10 +139,17 @@ ALLOWED: dict[str, str] = {
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
     # floors 2 and 1
     "node.sockets": "",
+    "node.documents": "",
+    "node.kubelet_settings": "node.documents",
+    "node.kubelet_fields": "node.documents",
+    "node.kubelet_request": "node.documents",
+    "node.kubelet_config": "node.documents node.kubelet_fields node.kubelet_settings",
+    "node.sidecar": "node.documents node.kubelet_settings",
     "startup.gate": "",
     "startup.inotify": "",
     "startup.watch": "startup.gate startup.inotify",
     "tls.names": "",
+    "tls.profiles": "tls.names",
     "tls.contexts": "tls.client_chain tls.names tls.pem tls.watched_files",
     "tls.engine": "",
     "tls.client_chain": "peer tls.pem",
@@ -187,7 +196,7 @@ ALLOWED: dict[str, str] = {
 PURE = (
     "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "kube.post kube.reply "
+    "kube.post kube.reply node.documents node.kubelet_* node.sidecar tls.profiles "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.exchange dataplane.half_closed dataplane.heads "
     "dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "

@@ -140,13 +140,15 @@ def test_a_version_that_cannot_be(value: str, capsys: Output) -> None:
     assert f'Error: invalid argument "{value}" for "--version" flag' in capsys.readouterr().err
 
 
-def test_the_demo_is_a_command_only_as_the_first_word(
-    monkeypatch: pytest.MonkeyPatch, capsys: Output
+@pytest.mark.parametrize("command", ["demo", "kubelet-config"])
+def test_a_command_is_one_only_as_the_first_word(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    monkeypatch.setattr("pyrbacproxy.commands.demo.run", len)
-    assert cli.main(["demo", "--port=1", "x"]) == 2
-    assert cli.main(["--http2-disable", "demo"]) == 1
-    assert 'got ["demo"]' in capsys.readouterr().err
+    module = command.replace("-", "_")
+    monkeypatch.setattr(f"pyrbacproxy.commands.{module}.run", len)
+    assert cli.main([command, "--port=1", "x"]) == 2
+    assert cli.main(["--http2-disable", command]) == 1
+    assert f'got ["{command}"]' in capsys.readouterr().err
 
 
 def test_fr67_a_fault_of_ours_exits_2_with_a_traceback_without_secrets(

@@ -32,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     logs.set_up()
     try:
         with _signals_end_the_start():
-            return _demo(words[1:]) if words[:1] == ["demo"] else _serve(words)
+            command = _COMMANDS.get(words[0]) if words else None
+            return command(words[1:]) if command else _serve(words)
     except Exception:  # noqa: BLE001  the outermost edge: whatever comes here is our fault
         _LOG.exception(logs.structured("internal error"))
         return _BROKEN
@@ -43,6 +44,15 @@ def _demo(words: list[str]) -> int:
     from pyrbacproxy.commands import demo  # noqa: PLC0415
 
     return demo.run(words)
+
+
+def _kubelet_config(words: list[str]) -> int:
+    from pyrbacproxy.commands import kubelet_config  # noqa: PLC0415
+
+    return kubelet_config.run(words)
+
+
+_COMMANDS = {"demo": _demo, "kubelet-config": _kubelet_config}
 
 
 def _serve(words: list[str]) -> int:

@@ -5,6 +5,7 @@ from pyrbacproxy.tls.names import (
     TLS13_CIPHERS,
     CipherList,
     cipher_list,
+    go_name,
     minimum_version,
 )
 
@@ -130,3 +131,18 @@ def test_an_unknown_suite_is_quoted(name: str) -> None:
 def test_the_defaults_are_gos() -> None:
     assert f"{INTERMEDIATE_OPENSSL}:{CBC_SHA}" == DEFAULT_CIPHERS
     assert ":".join(TLS13) == TLS13_CIPHERS
+
+
+@pytest.mark.parametrize(
+    ("openssl", "name"),
+    [
+        ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
+        ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+        ("AES128-SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256"),
+        ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
+        ("ECDHE-RSA-AES256-SHA384", None),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", None),
+    ],
+)
+def test_a_suite_of_openssl_has_gos_name(openssl: str, name: str | None) -> None:
+    assert go_name(openssl) == name

@@ -39,6 +39,11 @@ _SUITES: dict[str, str | None] = {
     "TLS_ECDHE_RSA_WITH_RC4_128_SHA": None,
     "TLS_RSA_WITH_RC4_128_SHA": None,
 }
+# OpenSSL's names for two of those, which cluster profiles may hold.
+_TRIPLE_DES = {
+    "DES-CBC3-SHA": "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "ECDHE-RSA-DES-CBC3-SHA": "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+}
 # Names from before RFC 7905, kept by Go.
 _ALIASES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -51,6 +56,11 @@ _TLS13_SUITES = (
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 )
+_GO_NAMES = {
+    **{name: name for name in _TLS13_SUITES},
+    **{openssl: name for name, openssl in _SUITES.items() if openssl},
+    **_TRIPLE_DES,
+}
 # RFC 9113 section 9.2.2, for either kind of key.
 _HTTP2_SUITES = frozenset(
     (
@@ -114,3 +124,8 @@ def cipher_list(names: Iterable[str]) -> CipherList:
             suite for suite, openssl in _SUITES.items() if suite in wanted and not openssl
         ),
     )
+
+
+def go_name(openssl: str) -> str | None:
+    """Go's name of the suite that OpenSSL calls so; None when Go lacks it."""
+    return _GO_NAMES.get(openssl)

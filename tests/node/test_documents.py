@@ -1,0 +1,52 @@
+import pytest
+
+from pyrbacproxy.node.documents import Document, DocumentError, Json, read_all, read_one, shown
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(b"a: 1\nb: [x, null, 1.5, true]\n", {"a": 1, "b": ["x", None, 1.5, True]}),
+        pytest.param(b'{\n\t"a": {"b": ""}\n}', {"a": {"b": ""}}, id="JSON, indented with tabs"),
+        pytest.param(b"{a: {b: ''}}", {"a": {"b": ""}}, id="YAML that begins as JSON does"),
+        pytest.param(b"1: x", {"1": "x"}, id="a key that is no text becomes one, as in Go"),
+        pytest.param(b"---\n---\na: 1\n", {"a": 1}, id="an empty document beside it"),
+        pytest.param(
+            b"a: &x [1]\nb: *x", {"a": [1], "b": [1]}, id="an alias is what it stands for"
+        ),
+    ],
+)
+def test_a_document_is_read(content: bytes, expected: Document) -> None:
+    assert read_one(content, "f") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param(b"", "f: must hold one document, not 0", id="empty"),
+        pytest.param(b"a: 1\n---\nb: 2", "f: must hold one document, not 2", id="two"),
+        pytest.param(b"[]", "f: must be a mapping", id="a list"),
+        pytest.param(b"a: [", "f: while parsing a flow node", id="no YAML"),
+        pytest.param(b"\xff", "f: unacceptable character", id="no text"),
+        pytest.param(b"a:\n- b: 2024-01-02", "f: a[0].b: put 2024-01-02 in quotes", id="a date"),
+        pytest.param(b"[" * 5000, "f: nested too deeply", id="deep"),
+        pytest.param(b"a: &x [*x]", "f: nested too deeply", id="endless"),
+    ],
+)
+def test_a_bad_one_is_named(content: bytes, complaint: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        read_one(content, "f")
+    assert str(caught.value).startswith(complaint)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_document_is_read() -> None:
+    assert read_all(b"a: 1\n---\n---\nb: 2\n", "f") == [{"a": 1}, {"b": 2}]
+    assert read_all(b"", "f") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("", '""'), (None, "null"), ("ü", '"ü"'), ([1], "[1]")]
+)
+def test_a_value_is_shown_as_json(value: Json, text: str) -> None:
+    assert shown(value) == text

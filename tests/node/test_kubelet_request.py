@@ -1,0 +1,97 @@
+import pytest
+
+from pyrbacproxy.node.documents import Document, DocumentError, Json
+from pyrbacproxy.node.kubelet_request import KubeletRequest, TlsProfile, request
+
+CONFIGURATION: Document = {"maxPods": 1}
+
+
+def kubelet_config(**spec: Json) -> Document:
+    return {"kind": "KubeletConfig", "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        pytest.param(CONFIGURATION, CONFIGURATION, id="spec.kubeletConfig as it is"),
+        pytest.param(
+            {"kind": "KubeletConfiguration", "maxPods": 1},
+            {"kind": "KubeletConfiguration", "maxPods": 1},
+            id="a KubeletConfiguration",
+        ),
+        pytest.param(kubelet_config(kubeletConfig=CONFIGURATION), CONFIGURATION, id="an object"),
+        pytest.param({"kind": "KubeletConfig"}, {}, id="an object that asks for nothing"),
+    ],
+)
+def test_three_forms_are_taken(document: Document, expected: Document) -> None:
+    assert request(document, "f") == KubeletRequest(expected)
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ({"type": "Old", "old": {}}, TlsProfile("Old")),
+        ({}, TlsProfile("")),
+        ({"type": "Custom"}, TlsProfile("Custom")),
+        ({"type": "Old", "custom": {"ciphers": ["A"]}}, TlsProfile("Old")),
+        ({"type": "Custom", "custom": {}}, TlsProfile("Custom", ("", ()))),
+        (
+            {"type": "Custom", "custom": {"ciphers": ["A"], "minTLSVersion": "VersionTLS11"}},
+            TlsProfile("Custom", ("VersionTLS11", ("A",))),
+        ),
+    ],
+)
+def test_its_tls_profile_is_read(profile: Document, expected: TlsProfile) -> None:
+    assert request(kubelet_config(tlsSecurityProfile=profile), "f").tls_profile == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        (
+            {"kind": "List"},
+            'kind: must be KubeletConfiguration or KubeletConfig, not "List"',
+        ),
+        ({"kind": "KubeletConfig", "spec": 1}, "spec: must be a mapping, not 1"),
+        (kubelet_config(kubeletConfig="x"), 'spec.kubeletConfig: must be a mapping, not "x"'),
+        (kubelet_config(tlsSecurityProfile=[]), "spec.tlsSecurityProfile: must be a mapping"),
+        (
+            kubelet_config(tlsSecurityProfile={"type": 1}),
+            "spec.tlsSecurityProfile.type: must be text, not 1",
+        ),
+        (
+            kubelet_config(tlsSecurityProfile={"type": "Custom", "custom": {"ciphers": "A"}}),
+            'spec.tlsSecurityProfile.custom.ciphers: must be a list, not "A"',
+        ),
+        (
+            kubelet_config(tlsSecurityProfile={"type": "Custom", "custom": {"ciphers": ["A", 1]}}),
+            "spec.tlsSecurityProfile.custom.ciphers[1]: must be text, not 1",
+        ),
+    ],
+)
+def test_another_shape_is_named(document: Document, complaint: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        request(document, "f")
+    assert str(caught.value).startswith(f"f: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "problems"),
+    [
+        ({"logLevel": 0, "autoSizingReserved": True}, []),
+        ({"logLevel": 11}, ["spec.logLevel: must be a whole number from 0 to 10, not 11"]),
+        ({"logLevel": "5"}, ['spec.logLevel: must be a whole number from 0 to 10, not "5"']),
+        ({"logLevel": True}, ["spec.logLevel: must be a whole number from 0 to 10, not true"]),
+        (
+            {"autoSizingReserved": "yes"},
+            ['spec.autoSizingReserved: must be true or false, not "yes"'],
+        ),
+        (
+            {"autoSizingReserved": True, "kubeletConfig": {"systemReserved": {"cpu": "1"}}},
+            ["spec.autoSizingReserved: true excludes spec.kubeletConfig.systemReserved"],
+        ),
+    ],
+)
+def test_what_the_operator_refuses_around_it(spec: Document, problems: list[str]) -> None:
+    found = request(kubelet_config(**spec), "f").problems
+    assert found == tuple(f"f: {problem}" for problem in problems)
