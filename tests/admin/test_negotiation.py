@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pyrbacproxy.admin.flagz import Flagz
-from pyrbacproxy.admin.negotiation import plain
+from pyrbacproxy.admin.negotiation import group_version, plain
 from pyrbacproxy.admin.pages import Page
 from pyrbacproxy.admin.status import Program
 from pyrbacproxy.admin.statusz import Statusz
@@ -204,3 +204,16 @@ def test_without_a_user_agent_json_is_compact() -> None:
 
 def test_text_that_is_no_utf_8_is_replaced() -> None:
     assert plain("a\udc80").body == b"a?"
+
+
+@pytest.mark.parametrize(
+    ("accept", "pair"),
+    [
+        (b"text/plain", ("", "")),
+        (b"application/json", ("", "")),
+        (b"application/json;as=Statusz;v=v1beta1;g=config.k8s.io", ("config.k8s.io", "v1beta1")),
+    ],
+)
+def test_z_g8_group_and_version_of_what_was_given(accept: bytes, pair: tuple[str, str]) -> None:
+    assert group_version(answered("Statusz", (b"Accept", accept))) == pair
+    assert group_version(Response(204)) == ("", "")

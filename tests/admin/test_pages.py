@@ -11,7 +11,7 @@ from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
 from pyrbacproxy.handler import Respond
 from pyrbacproxy.http1.response import text
-from pyrbacproxy.record import Note, Outcome
+from pyrbacproxy.record import Note, Outcome, PageShown
 from pyrbacproxy.reviews import Answer, SubjectAccessReviewAnswer, TokenReviewAnswer
 from pyrbacproxy.user import UserInfo
 from tests.fakes import drive, request
@@ -171,6 +171,28 @@ def test_a_path_that_is_no_page_is_refused_as_by_the_proxy() -> None:
     for lines, answers in (((), ()), ((TOKEN,), FORBIDDEN), ((TOKEN,), ALLOWED)):
         headers = answered(b"/healthz/", *lines, answers=answers).response.headers
         assert b"cache-control" not in headers
+
+
+@pytest.mark.parametrize(
+    ("target", "lines", "page"),
+    [
+        (b"/statusz", (), PageShown("statusz")),
+        (b"/statusz", (TOKEN,), PageShown("statusz")),
+        (b"/flagz?x", (TOKEN, (b"Accept", b"application/json")), PageShown("flagz")),
+        (
+            b"/flagz",
+            (TOKEN, (b"Accept", b"application/yaml;as=Flagz;g=config.k8s.io;v=v1alpha1")),
+            PageShown("flagz", "config.k8s.io", "v1alpha1"),
+        ),
+        (b"/version", (TOKEN,), None),
+        (b"/readyz", (), None),
+    ],
+)
+def test_z_g8_who_counts_hears_which_page_was_given(
+    target: bytes, lines: tuple[tuple[bytes, bytes], ...], page: PageShown | None
+) -> None:
+    answers = ALLOWED if lines else ()
+    assert answered(target, *lines, answers=answers).decided.page == page
 
 
 def test_refusals_do_not_tell_which_gates_are_on() -> None:

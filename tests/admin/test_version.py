@@ -5,14 +5,15 @@ import json
 import pytest
 
 from pyrbacproxy.admin.status import Program
-from pyrbacproxy.admin.version import version_page
+from pyrbacproxy.admin.version import version_info, version_page
 
 
 @pytest.mark.parametrize(
     ("version", "major", "minor"), [("1.36.2-node5", "1", "36"), ("unknown", "", "")]
 )
 def test_z_g14_the_object(version: str, major: str, minor: str) -> None:
-    response = version_page(Program(version, "python3.12.3", "cpython", "linux/x86_64", 0.0))
+    program = Program(version, "python3.12.3", "cpython", "linux/x86_64", 0.0)
+    response = version_page(program)
     assert response.headers.pairs == ((b"Content-Type", b"application/json"),)
     assert response.body.startswith(b'{\n  "major": "')
     assert json.loads(response.body) == {
@@ -26,3 +27,4 @@ def test_z_g14_the_object(version: str, major: str, minor: str) -> None:
         "compiler": "cpython",
         "platform": "linux/x86_64",
     }
+    assert json.loads(response.body) == version_info(program)

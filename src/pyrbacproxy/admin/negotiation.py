@@ -99,6 +99,13 @@ def structured(form: Structured, kind: str, value: Object) -> Response:
     return Response(200, Headers(lines), _written(form.media, value, is_pretty=form.is_pretty))
 
 
+def group_version(response: Response) -> tuple[str, str]:
+    """The API group and version of the object that a response holds, "" for anything else."""
+    media = (response.headers.get(b"content-type") or b"").decode("latin-1")
+    pairs = dict(entry.partition("=")[::2] for entry in media.split(";")[1:])
+    return pairs.get("g", ""), pairs.get("v", "")
+
+
 def plain(body: str) -> Response:
     """The page as text."""
     return text(200, body.encode(errors="replace").decode())

@@ -13,19 +13,22 @@ from typing import TypeAlias
 from pyrbacproxy.admin.access import PageAccess
 from pyrbacproxy.admin.flagz import Flagz
 from pyrbacproxy.admin.health import Health, Look, single
+from pyrbacproxy.admin.negotiation import group_version
 from pyrbacproxy.admin.status import PageSettings, Program
 from pyrbacproxy.admin.statusz import Statusz
 from pyrbacproxy.admin.version import version_page
 from pyrbacproxy.handler import Request, Respond, Verdict
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.record import Decided, Outcome
+from pyrbacproxy.record import Decided, Outcome, PageShown
 from pyrbacproxy.refusals import note, refused
 from pyrbacproxy.reviews import Reviewed
 
 Page: TypeAlias = Callable[[Request], Response]
 
 _READING = (b"GET", b"HEAD")
+# Those whose requests Kubernetes' components count.
+_COUNTED = {b"/statusz": "statusz", b"/flagz": "flagz"}
 # The original's answer to the letter; unlike its other texts, this one has no nosniff.
 _OK = Response(200, Headers(((b"Content-Type", b"text/plain; charset=utf-8"),)), b"ok")
 _NO_PATH = text(400, "Bad Request. The target has no path.\n", must_close=True)
@@ -90,6 +93,9 @@ class Pages:
             return refused(_NO_PATH)
         health = self._health.get(raw_path)
         answered = self._open(health, request) if health else (yield from self._guarded(request))
+        if resource := _COUNTED.get(raw_path):
+            shown = PageShown(resource, *group_version(answered.response))
+            answered.decided.page = shown
         if raw_path not in self._known:
             return answered
         return replace(answered, response=_finished(answered.response))

@@ -13,22 +13,24 @@ _UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 _HEADERS = Headers(((b"Content-Type", b"application/json"),))
 
 
-def version_page(program: Program) -> Response:
-    """The page; nothing on it changes while the program runs."""
+def version_info(program: Program) -> dict[str, str]:
+    """The fields of version.Info, in their order; what a Go build would know is ""."""
     found = _NUMBERS.match(program.version)
     major, minor = found.groups() if found else ("", "")
-    written = json_text(
-        {
-            "major": major,
-            "minor": minor,
-            "gitVersion": f"v{program.version}",
-            "gitCommit": "",
-            "gitTreeState": "",
-            "buildDate": _UNKNOWN_DATE,
-            "goVersion": program.language,
-            "compiler": program.implementation,
-            "platform": program.platform,
-        },
-        is_pretty=True,
-    )
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{program.version}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": _UNKNOWN_DATE,
+        "goVersion": program.language,
+        "compiler": program.implementation,
+        "platform": program.platform,
+    }
+
+
+def version_page(program: Program) -> Response:
+    """The page; nothing on it changes while the program runs."""
+    written = json_text({**version_info(program)}, is_pretty=True)
     return Response(200, _HEADERS, written.encode())
