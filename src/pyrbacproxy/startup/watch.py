@@ -6,8 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from pyrbacproxy.startup.gate import Found, Gate, GateSettings
 from pyrbacproxy.startup.inotify import FolderEvents
@@ -47,6 +46,8 @@ class Watch:
         self._clock = clock
         paths = (*settings.absent_paths, *(pair_files if settings.waits_for_pair else ()))
         self._folders = tuple(dict.fromkeys(os.path.dirname(path) or "." for path in paths))  # noqa: PTH120 - text in, text out
+        self._events: FolderEvents | None = None
+        self._has_events = False
         self._woken = asyncio.Event()
         self._settling: asyncio.TimerHandle | None = None
 
@@ -56,21 +57,20 @@ class Watch:
         Raises OSError when the port cannot be had and is not waited for; TimeoutError, which is
         one too, when `--startup-timeout` is over.
         """
-        with self._events() as events:
+        try:
             while True:
-                has_events = self.gate.may_bind or self._follow(events)
                 sockets = self._look()
                 for line in self.gate.take_lines():
                     _LOG.info("%s", line)
                 if sockets is not None:
                     return sockets
-                now = self._clock()
-                if self.gate.has_given_up(now):
-                    raise TimeoutError(
-                        f"--startup-timeout={self._settings.timeout_seconds:g}s is over; "
-                        f"still waiting for {self.gate.detail()}"
+                self._give_up_in_time()
+                if self._is_watching():
+                    await self._wait(
+                        self.gate.pause_seconds(self._clock(), has_events=self._has_events)
                     )
-                await self._wait(self.gate.pause_seconds(now, has_events=has_events))
+        finally:
+            self._unfollow()
 
     def summary(self) -> str:
         """`waiting: manifest, 132s`; "" when the gate is open."""
@@ -100,41 +100,49 @@ class Watch:
             self._prepared_at = now
             self._prepare()
 
-    @contextmanager
-    def _events(self) -> Iterator[FolderEvents | None]:
-        """The kernel's events, where it has some to give."""
-        if not self._folders:
-            yield None
-            return
-        try:
-            events = FolderEvents()
-        except OSError as error:
-            _LOG.warning("Start-up gate: no inotify (%s): looking more often", error.strerror)
-            yield None
-            return
-        loop = asyncio.get_running_loop()
-        loop.add_reader(events.fileno(), self._changed, events)
-        try:
-            yield events
-        finally:
-            loop.remove_reader(events.fileno())
-            events.close()
-            if self._settling is not None:
-                self._settling.cancel()
+    def _give_up_in_time(self) -> None:
+        if self.gate.has_given_up(self._clock()):
+            raise TimeoutError(
+                f"--startup-timeout={self._settings.timeout_seconds:g}s is over; "
+                f"still waiting for {self.gate.detail()}"
+            )
 
-    def _follow(self, events: FolderEvents | None) -> bool:
+    def _is_watching(self) -> bool:
+        """Have the kernel tell of changes; False when it has just begun to: then look again."""
+        if self.gate.may_bind:
+            # The paths are looked at before each try at the port. The kernel takes 20 ms to end
+            # its watch: now, not between the port and the first answer.
+            self._unfollow()
+            return True
+        is_new = self._events is None
+        self._has_events = self._follow()
+        return not (is_new and self._has_events)
+
+    def _follow(self) -> bool:
         """Watch the folders that are there now; False when one is not watched."""
-        if events is None:
-            return False
         try:
+            if self._events is None:
+                self._events = FolderEvents()
+                asyncio.get_running_loop().add_reader(self._events.fileno(), self._changed)
             for folder in self._folders:
-                events.watch(folder)
-        except OSError:
+                self._events.watch(folder)
+        except OSError as error:
+            _LOG.log(20 - 8, "inotify: %s", error)
             return False
         return True
 
-    def _changed(self, events: FolderEvents) -> None:
-        events.drain()
+    def _unfollow(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        if self._events is not None:
+            asyncio.get_running_loop().remove_reader(self._events.fileno())
+            self._events.close()
+            self._events = None
+
+    def _changed(self) -> None:
+        if self._events is not None:
+            self._events.drain()
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(_SETTLE_SECONDS, self._settled)
