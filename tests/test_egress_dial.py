@@ -15,7 +15,7 @@ async def heard(route: Route, *, is_tls: bool) -> bytes:
     async with asyncio.timeout(SECONDS):
         await dial(route, talker, context=trusting() if is_tls else None, handshake_seconds=SECONDS)
         answer = await talker.answer
-    assert isinstance(talker.transport, asyncio.Transport)
+    assert talker.transport is not None
     talker.transport.abort()
     return answer
 

@@ -33,7 +33,7 @@ async def heard(dialler: Dialler) -> bytes:
     async with asyncio.timeout(SECONDS):
         await dialler.dial(talker)
         answer = await talker.answer
-    assert isinstance(talker.transport, asyncio.Transport)
+    assert talker.transport is not None
     talker.transport.abort()
     return answer
 
