@@ -85,12 +85,14 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks http1.framing http1.head http1.writer record",
     "dataplane.response_side": "dataplane.heads dataplane.services dataplane.sinks "
     "http1.forwarding http1.head http1.parser http1.response http1.writer record",
-    "dataplane.services": "dataplane.heads dataplane.limits dataplane.sinks handler http1.head "
+    "dataplane.decision_memory": "handler http1.parser peer record",
+    "dataplane.services": "dataplane.decision_memory dataplane.heads dataplane.limits "
+    "dataplane.sinks handler http1.head "
     "record",
     "dataplane.sinks": "dataplane.flow_control http1.head http1.parser",
     "dataplane.client_transport": "dataplane.deadline dataplane.limits",
-    "dataplane.decisions": "dataplane.exchange dataplane.services dataplane.sinks handler "
-    "http1.errors http1.parser http1.response peer record reviews",
+    "dataplane.decisions": "dataplane.decision_memory dataplane.exchange dataplane.services "
+    "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",
     "dataplane.peer_source": "peer tls.client_chain",
     "dataplane.request_queue": "http1.errors http1.parser",
     "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
@@ -198,8 +200,8 @@ PURE = (
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
     "kube.post kube.reply node.documents node.kubelet_* node.sidecar tls.profiles "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
-    "dataplane.pool dataplane.exchange dataplane.half_closed dataplane.heads "
-    "dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "
+    "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
+    "dataplane.heads dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "
     "dataplane.peer_source dataplane.request_queue startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )

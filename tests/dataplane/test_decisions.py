@@ -52,15 +52,23 @@ class Talk:
 def test_the_same_head_is_forwarded_without_another_look() -> None:
     talk = Talk()
     talk.ask(head())
-    exchange = talk.decisions.recall(head().raw, PEER)
-    assert exchange is not None
-    talk.decisions.forward(exchange)
+    known = talk.decisions.recall(head().raw, PEER)
+    assert known is not None
+    exchange = talk.decisions.reopen(known)
+    exchange.forward(known.decided, known.upstream_head)
     assert talk.upstreams[1].take() == talk.upstreams[0].take()
     exchange.response(received(OK))
     exchange.response_ended()
     assert talk.client.done == [Ending.KEEP_ALIVE]
     assert exchange.record.decided is ALLOWED
     assert (exchange.record.method, exchange.record.path) == ("GET", "/x")
+
+
+def test_another_connection_knows_it_too() -> None:
+    talk = Talk()
+    talk.ask(head())
+    other = Decisions(talk.world.services, ClientTape())
+    assert other.recall(head().raw, Peer(PEER.address)) is not None
 
 
 @pytest.mark.parametrize(
@@ -82,19 +90,11 @@ def test_what_is_never_remembered(
     assert not talk.knows(request_head)
 
 
-def test_what_is_remembered_dies_with_what_it_hangs_on() -> None:
-    for change in ("bytes", "peer", "time", "handler"):
-        talk = Talk(usable_until=60.0)
-        talk.ask(head())
-        assert talk.knows(head())
-        if change == "time":
-            talk.now = 60.0
-        if change == "handler":
-            talk.world.services.handler = lambda request: forwarding_handler(request)  # noqa: PLW0108 - another object
-        asked = head("/x", "X: 1") if change == "bytes" else head()
-        peer = Peer("192.0.2.1") if change == "peer" else PEER
-        assert not talk.knows(asked, peer), change
-        assert talk.knows(head()) == (change == "bytes"), change
+def test_a_reload_ends_what_is_remembered() -> None:
+    talk = Talk()
+    talk.ask(head())
+    talk.world.services.handler = lambda request: forwarding_handler(request)  # noqa: PLW0108 - another object
+    assert not talk.knows(head())
 
 
 def test_an_answer_that_may_not_be_used_again_is_not() -> None:
@@ -128,10 +128,3 @@ def test_a_fault_of_ours_is_a_500_that_is_logged_once(
     assert talk.client.take().startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert talk.client.done == [Ending.CLOSE]
     assert len(caplog.records) == 1
-
-
-def test_forwarding_without_a_memory_does_nothing() -> None:
-    talk = Talk()
-    exchange, _ = talk.decisions.open(head(), PEER)
-    talk.decisions.forward(exchange)
-    assert talk.world.connector.asked == []

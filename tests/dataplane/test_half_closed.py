@@ -17,6 +17,13 @@ def test_before_the_answer_a_client_that_still_reads_discards_a_100_and_gets_its
     assert talk.client.take() == OK + b"ok"
 
 
+def test_an_http_1_0_client_is_never_sent_a_100() -> None:
+    talk = Dialogue(minor=0)
+    talk.forward()
+    HalfClosed(talk.exchange, talk.client, LIMITS).woken()
+    assert talk.client.take() == b""
+
+
 def test_while_the_answer_comes_nothing_is_concluded() -> None:
     talk = Dialogue()
     talk.forward()

@@ -110,10 +110,11 @@ class Downstream:
         if self._stage is not _Stage.OPEN:
             return
         if self._exchange is None and self._queue.is_idle and not self.is_write_paused:
-            exchange = self._decisions.recall(data, self._peer())
-            if exchange is not None:
+            known = self._decisions.recall(data, self._peer())
+            if known is not None:
+                exchange = self._decisions.reopen(known)
                 self._begin(exchange)
-                self._decisions.forward(exchange)
+                exchange.forward(known.decided, known.upstream_head)
                 return
         is_current = self._queue.feed(data)
         self._advance()

@@ -1,8 +1,9 @@
 """`Services`: what all exchanges of a listener share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pyrbacproxy.dataplane.decision_memory import DecisionMemory
 from pyrbacproxy.dataplane.heads import Heads, same_trailers
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Connector
@@ -16,8 +17,8 @@ class Services:
     """Made once per listener by the composition root.
 
     Everything but `handler` stays as it is. A reload assigns a new `handler`; another object there,
-    even an equal one, also ends all that connections remember about earlier decisions. So keep one
-    and the same object otherwise: a bound method such as `access.handle` is a new one each time it
+    even an equal one, also ends all that `memory` holds of earlier decisions. So keep one and the
+    same object otherwise: a bound method such as `access.handle` is a new one each time it
     is looked up.
 
     `connector` is a `dataplane.upstream.Connector`, `heads` a `Heads` of the same destination.
@@ -36,3 +37,4 @@ class Services:
     wall_clock: Callable[[], float]
     date: Callable[[], bytes]
     clean_trailers: Callable[[Headers], Headers] = same_trailers
+    memory: DecisionMemory = field(default_factory=DecisionMemory)
