@@ -92,3 +92,9 @@ def test_a_low_buffer_ends_the_watch() -> None:
     watch.stop()
     loop.advance(1000)
     assert loop.timers == []
+
+
+def test_an_empty_buffer_is_not_watched() -> None:
+    loop = ManualLoop()
+    StallWatch(loop.as_loop(), 60, pending_bytes=lambda: 0, stalled=loop.timers.clear).start()
+    assert loop.timers == []

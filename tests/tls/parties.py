@@ -143,7 +143,7 @@ class Client:
             except SSL.WantReadError:
                 pass
             assert engine.receive(self.outgoing()) == b""
-            if ciphertext := engine.outgoing():
+            if ciphertext := b"".join(engine.outgoing()):
                 self.connection.bio_write(ciphertext)
 
     def say(self, plaintext: bytes) -> bytes:

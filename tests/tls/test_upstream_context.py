@@ -32,7 +32,7 @@ def handshake(context: ssl.SSLContext, engine: ServerEngine) -> None:
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
         engine.receive(outgoing.read())
-        incoming.write(engine.outgoing())
+        incoming.write(b"".join(engine.outgoing()))
 
 
 def files(folder: Path, **content: bytes) -> tuple[str, str, str]:

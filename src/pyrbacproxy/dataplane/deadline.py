@@ -82,10 +82,11 @@ class StallWatch:
         self._deadline = Deadline(loop, self._look)
 
     def start(self) -> None:
-        """The buffer is over its mark, or the connection closes once it is empty."""
+        """The buffer is over its mark, or the connection closes once it is empty (it may be)."""
         self._least_bytes = self._pending_bytes()
         self._still = 0
-        self._deadline.set(self._seconds / 4)
+        if self._least_bytes:
+            self._deadline.set(self._seconds / 4)
 
     def stop(self) -> None:
         """The buffer is low again."""

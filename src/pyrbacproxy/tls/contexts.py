@@ -29,14 +29,9 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pri
 # record.
 _MODE_ENABLE_PARTIAL_WRITE = 0x1
 _OPTIONS = (
-    # A resumed session would come without the presented chain, or fail for want of a session id
-    # context.
-    SSL.OP_NO_TICKET
     # A renegotiation could change the client's certificate behind an exchange, and costs more here
     # than there.
-    | SSL.OP_NO_RENEGOTIATION
-    | SSL.OP_NO_COMPRESSION
-    | SSL.OP_CIPHER_SERVER_PREFERENCE
+    SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE
 )
 # TLS 1.0 and 1.1 sign with SHA-1, which OpenSSL 3 allows at level 0 only.
 _LEGACY_LEVEL = "@SECLEVEL=0"
@@ -128,6 +123,7 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
     # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for
     # each request (reference 5.5).
     context.set_verify(SSL.VERIFY_PEER, _accept_any)
+    context.set_tlsext_servername_callback(_no_ticket)
     context.set_alpn_select_callback(_alpn_choice(settings.alpn))
     try:
         context.use_certificate(pair.chain[0])
@@ -242,6 +238,17 @@ def _accept_any(
     _connection: SSL.Connection, _certificate: crypto.X509, _error: int, _depth: int, _ok: int
 ) -> bool:
     return True
+
+
+def _no_ticket(connection: SSL.Connection) -> None:
+    """Keep OpenSSL from making tickets; called within each handshake, with a server name or not.
+
+    A resumed session would come without the presented chain, or fail for want of a session id
+    context. Were the option the context's, TLS 1.3 would still make two tickets that nobody can
+    use, for a tenth of the handshake's cost: only where it is found set after this callback, none
+    is made.
+    """
+    connection.set_options(SSL.OP_NO_TICKET)
 
 
 def _alpn_choice(served: tuple[bytes, ...]) -> Callable[[SSL.Connection, list[bytes]], bytes]:
