@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -30,6 +31,14 @@ GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 def _unfrozen() -> Iterator[None]:
     yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def _few_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture
@@ -103,6 +112,16 @@ def test_a_taken_port_ends_the_start_and_leaves_no_other_bound(
     assert settings.secure is not None
     with socket.create_server(("127.0.0.1", settings.secure.port)):
         """The first address is free again."""
+
+
+@pytest.mark.usefixtures("_few_descriptors")
+def test_descriptors_are_bounded_by_the_hard_limit_alone(settings: Settings) -> None:
+    # A start that fails is the shortest run.
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address("127.0.0.1", taken.getsockname()[1], "taken")
+        assert app.serve(replace(settings, secure=address)) == 1
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == hard
 
 
 def test_a_pair_that_vanished_since_the_check_ends_the_start(

@@ -9,6 +9,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 
 import uvloop
@@ -26,6 +27,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def serve(settings: Settings) -> int:
     """Serves until a signal; returns the exit status: 0 after a signal, 1 when the start fails."""
+    _raise_descriptor_limit()
     try:
         certificates = Certificates(settings)
         secure = None if settings.gate.has_waits else settings.secure
@@ -47,6 +49,14 @@ def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
             bound.append(sockets)
         on_failure.pop_all()
     return bound
+
+
+def _raise_descriptor_limit() -> None:
+    """The hard limit holds, as in Go's programs: a soft one of 1024 is there for `select` alone."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Refused where the hard limit is above what the kernel grants.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _failed(error: Exception) -> int:
@@ -73,6 +83,8 @@ class _Program:
         # What lives until the end is not looked at again by the collector.
         gc.collect()
         gc.freeze()
+        # What a connection leaves behind in cycles is little, and may wait.
+        gc.set_threshold(10_000)
         listeners = [assembly.endpoints_listener(endpoints)]
         self._start(listeners[0], self._settings.endpoints, "securely", " for proxy endpoints")
         assembly.warm()
