@@ -95,19 +95,30 @@ def main() -> int:
 
 def relay(around: World, contenders: Sequence[Contender], seconds: int) -> None:
     """Requests per CPU second and latency: each load goes to the proxies in turn, three times."""
+    by_name = {contender.name: contender for contender in contenders}
     table("load", "proxy", "requests per CPU s", "requests/s", "p50 ms", "p99 ms", "MiB after")
     with ExitStack() as cleanup:
         running = {
             contender.name: cleanup.enter_context(contender.running(around))
             for contender in contenders
         }
-        kinds = [(name, size, ()) for name, size in SIZES.items()]
-        for load, size, headers in [*kinds, ("new TLS connection", 160, ("Connection: close",))]:
+
+        def kept(name: str, size: int) -> Load:
+            loads.wrk(*running[name], size, 1)
+            return loads.wrk(*running[name], size, seconds)
+
+        def fresh(name: str) -> Load:
+            contender = by_name[name]
+            return loads.fresh(*running[name], contender.context(around), contender.token, seconds)
+
+        kinds: dict[str, Callable[[str], Load]] = {
+            load: partial(kept, size=size) for load, size in SIZES.items()
+        }
+        for load, measure in {**kinds, "new TLS connection": fresh}.items():
             runs: dict[str, list[Load]] = {name: [] for name in running}
             for _ in range(ROUNDS):
-                for name, (program, port) in running.items():
-                    loads.wrk(program, port, size, 1, *headers)
-                    runs[name].append(loads.wrk(program, port, size, seconds, *headers))
+                for name in running:
+                    runs[name].append(measure(name))
             seen = {name: middle(runs[name]) for name in runs}
             for name, result in seen.items():
                 figures = f"{result.per_cpu_second:.0f}", f"{result.requests / result.seconds:.0f}"

@@ -31,17 +31,15 @@ class Load:
         return self.requests / max(self.cpu_seconds, 0.01)
 
 
-def wrk(program: Program, port: int, size: int, seconds: int, *headers: str) -> Load:
-    """Run wrk with a bearer token: 16 connections, kept alive unless a header says otherwise.
+def wrk(program: Program, port: int, size: int, seconds: int) -> Load:
+    """Run wrk with a bearer token: 16 connections, kept alive.
 
     Raises SystemExit when an answer was not a success.
     """
     before = program.cpu_seconds()
     # argv is ours, every part of it.
     command = ["wrk", "--threads=1", f"--connections={CONNECTIONS}", f"--duration={seconds}s"]
-    command += ["--latency", "--timeout=20s"]
-    for header in (f"Authorization: Bearer {api.TOKEN}", *headers):
-        command += ["--header", header]
+    command += ["--latency", "--timeout=20s", "--header", f"Authorization: Bearer {api.TOKEN}"]
     command.append(f"https://127.0.0.1:{port}/{size}")
     text = subprocess.run(
         command, check=True, capture_output=True, text=True, timeout=seconds + 60
@@ -100,6 +98,35 @@ class Client:
         if not data:
             raise OSError("the proxy closed the connection")
         return data
+
+
+def fresh(program: Program, port: int, context: ssl.SSLContext, token: str, seconds: int) -> Load:
+    """A new connection with a full handshake for each request, 16 at a time, no warming up.
+
+    wrk resumes sessions where a proxy offers tickets; then it compares two different things.
+    """
+    before, begun = program.cpu_seconds(), time.monotonic()
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        work = [
+            pool.submit(_fresh_until, begun + seconds, port, context, token)
+            for _ in range(CONNECTIONS)
+        ]
+        delays = sorted(delay for each in work for delay in each.result())
+    cpu_seconds = program.cpu_seconds() - before
+    program.assert_alive()
+    middle, last = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
+    return Load(len(delays), time.monotonic() - begun, cpu_seconds, middle, last)
+
+
+def _fresh_until(deadline: float, port: int, context: ssl.SSLContext, token: str) -> list[float]:
+    """How long each took, in ms."""
+    delays = []
+    while (begun := time.monotonic()) < deadline:
+        client = Client(port, context, token)
+        client.get(160)
+        client.close()
+        delays.append((time.monotonic() - begun) * 1000)
+    return delays
 
 
 def plain(port: int, context: ssl.SSLContext, size: int, seconds: int) -> None:

@@ -12,8 +12,11 @@ class Program:
 
     def __init__(self, command: list[str], output: Path) -> None:
         self._output = output
+        # With bytecode on disk, as in the image: compiling costs time and memory at each start.
         environment = {
-            key: value for key, value in os.environ.items() if "_proxy" not in key.lower()
+            key: value
+            for key, value in os.environ.items()
+            if "_proxy" not in key.lower() and key != "PYTHONDONTWRITEBYTECODE"
         }
         with output.open("wb") as stream:
             self._process = subprocess.Popen(
