@@ -25,11 +25,17 @@ ALLOWED: dict[str, str] = {
     "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate startup.watch "
     "tls.contexts",
     "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
-    "authz.subject_access_review handler kube.reviewer observe.process_start record reviews",
+    "authz.subject_access_review handler kube.reviewer measuring observe.metrics "
+    "observe.process_start record reviews",
+    "measuring": "admin.health admin.status admin.version dataplane.listener handler http1.head "
+    "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
     "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy handler "
-    "http1.* kube.* observe.* peer record reviews tls.* user",
+    "http1.* kube.* measuring observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
-    "commands.kubelet_config": "commands.kubelet_report node.* tls.profiles",
+    "commands.arguments": "",
+    "commands.audit": "commands.arguments commands.audit_report node.*",
+    "commands.audit_report": "node.*",
+    "commands.kubelet_config": "commands.arguments commands.kubelet_report node.* tls.profiles",
     "commands.kubelet_report": "node.*",
     # floor 5
     "config.values": "",
@@ -96,7 +102,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.peer_source": "peer tls.client_chain",
     "dataplane.request_queue": "http1.errors http1.parser",
     "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
-    "admin.version handler http1.head http1.response record refusals reviews",
+    "admin.negotiation admin.version handler http1.head http1.response record refusals reviews",
     "admin.access": "admin.attributes authn.authenticator authz.attributes authz.authorizer "
     "authz.static handler record refusals reviews",
     "admin.status": "",
@@ -140,7 +146,20 @@ ALLOWED: dict[str, str] = {
     "kube.review_codec kube.turns reviews",
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
     # floors 2 and 1
-    "node.sockets": "",
+    "node.facts": "node.kubelet_settings",
+    "node.findings": "",
+    "node.pods": "",
+    "node.host_files": "",
+    "node.sockets": "node.facts node.pods",
+    "node.manifests": "node.documents node.facts node.host_files",
+    "node.certificates": "node.facts tls.pem",
+    "node.legacy": "node.documents node.facts node.host_files node.pods node.static_pods",
+    "node.scrape": "node.certificates node.facts",
+    "node.survey": "node.*",
+    "node.static_pods": "node.facts node.findings node.sidecar",
+    "node.serving": "node.facts node.findings node.sidecar node.static_pods",
+    "node.lifetimes": "node.facts node.findings",
+    "node.audit": "node.facts node.findings node.lifetimes node.serving node.static_pods",
     "node.documents": "",
     "node.kubelet_settings": "node.documents",
     "node.kubelet_fields": "node.documents",
@@ -162,6 +181,11 @@ ALLOWED: dict[str, str] = {
     "observe.process_start": "",
     "observe.decision_log": "observe.logs record",
     "observe.logs": "",
+    "observe.metrics": "record",
+    "observe.gauges": "",
+    "observe.families": "observe.gauges observe.metrics record",
+    "observe.exposition": "observe.families observe.gauges observe.metrics",
+    "observe.loop_lag": "observe.metrics record",
     "reviews": "user",
     "http1.errors": "",
     "http1.head": "http1.errors",
@@ -198,11 +222,13 @@ ALLOWED: dict[str, str] = {
 PURE = (
     "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "kube.post kube.reply node.documents node.kubelet_* node.sidecar tls.profiles "
+    "kube.post kube.reply node.audit node.documents node.facts node.findings node.kubelet_* "
+    "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
-    "dataplane.heads dataplane.request_side dataplane.response_side dataplane.services dataplane.sinks "
-    "dataplane.peer_source dataplane.request_queue startup.gate "
+    "dataplane.heads dataplane.request_side dataplane.response_side dataplane.services "
+    "dataplane.sinks "
+    "dataplane.peer_source dataplane.request_queue observe.metrics observe.gauges startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )
 

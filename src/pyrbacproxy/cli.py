@@ -52,7 +52,13 @@ def _kubelet_config(words: list[str]) -> int:
     return kubelet_config.run(words)
 
 
-_COMMANDS = {"demo": _demo, "kubelet-config": _kubelet_config}
+def _audit(words: list[str]) -> int:
+    from pyrbacproxy.commands import audit  # noqa: PLC0415
+
+    return audit.run(words)
+
+
+_COMMANDS = {"audit": _audit, "demo": _demo, "kubelet-config": _kubelet_config}
 
 
 def _serve(words: list[str]) -> int:

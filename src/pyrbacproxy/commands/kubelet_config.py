@@ -9,8 +9,9 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
+from pyrbacproxy.commands.arguments import FAILED, Arguments
 from pyrbacproxy.commands.kubelet_report import Answer, Inputs, as_json, as_text
 from pyrbacproxy.node.documents import Document, DocumentError, read_all, read_one, shown
 from pyrbacproxy.node.kubelet_config import CONTROL_PLANE_POOLS, Pool, merge
@@ -20,18 +21,9 @@ from pyrbacproxy.node.sidecar import DAEMONSET, NAMESPACE, NoSidecarError, sidec
 from pyrbacproxy.tls.profiles import Profile, rendered
 
 T = TypeVar("T")
-_FAILED = 1
 _EXIT_CODES = """exit status: 0 when the nodes get what was asked for; 1 when the operator
 refuses it, when a default stays where another value was asked for, when the
 sidecar is missing, and when a file or a flag is wrong"""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Wrong flags end with 1, as everything that the caller can mend."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(_FAILED, f"Error: {message}\n")
 
 
 class _Files:
@@ -66,19 +58,13 @@ def run(argv: list[str]) -> int:
     problems = [*files.problems, *answer.merged.problems, *filter(None, [answer.missing])]
     sys.stderr.writelines(f"Error: {problem}\n" for problem in problems)
     if files.problems:
-        return _FAILED
+        return FAILED
     sys.stdout.write(as_json(answer) if options.output == "json" else as_text(answer))
-    return 0 if answer.is_as_asked else _FAILED
+    return 0 if answer.is_as_asked else FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="pyrbacproxy kubelet-config",
-        description=__doc__,
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Arguments("kubelet-config", __doc__, _EXIT_CODES)
     parser.add_argument(
         "file",
         metavar="FILE",

@@ -9,43 +9,16 @@ import ipaddress
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from pyrbacproxy.node.facts import ListeningSocket, Process
+from pyrbacproxy.node.pods import logged_pods, pod_of
 
 PROC = Path("/proc")
 POD_LOGS = Path("/var/log/pods")
 # include/net/tcp_states.h
 _LISTEN = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
-# The kubelet's cgroup of a pod, by either driver (systemd writes the UID with `_`); the UID of a
-# static pod is 32 hex digits. A container's cgroup below it is its ID, after the runtime's name.
-_POD = re.compile(
-    r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
-    r"(?:/(?:[a-z-]+-)?([0-9a-f]{64})(?:\.scope)?)?"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process; `pod` is NAMESPACE/NAME or, where that does not show, the pod's UID, or ""."""
-
-    pid: int
-    command: str
-    container: str = ""
-    pod: str = ""
-
-    def __str__(self) -> str:
-        pod = f" of pod {self.pod}" if self.pod else ""
-        return f"{self.command} (pid {self.pid}){pod}"
-
-
-@dataclass(frozen=True, slots=True)
-class ListeningSocket:
-    """A listening TCP socket, and whose it is; no processes means that it does not show."""
-
-    address: str
-    port: int
-    processes: tuple[Process, ...] = ()
 
 
 def listening_sockets(
@@ -127,25 +100,19 @@ def _sockets_of(folder: Path) -> Iterator[int]:
 
 def _process(pid: int, proc: Path, pod_logs: Path) -> Process:
     command, cgroup = (_text(proc / str(pid) / name) for name in ("comm", "cgroup"))
-    match = _POD.search(cgroup)
-    if match is None:
+    found = pod_of(cgroup)
+    if found is None:
         return Process(pid, command.strip())
-    uid = match[1].replace("_", "-")
-    return Process(pid, command.strip(), match[2] or "", _pod_name(uid, pod_logs) or uid)
+    uid, container = found
+    return Process(pid, command.strip(), container, _pod_name(uid, pod_logs) or uid)
 
 
 def _pod_name(uid: str, pod_logs: Path) -> str:
     """NAMESPACE/NAME, from the folder of the pod's logs; "" where there is none to see."""
     try:
-        names = [folder.name for folder in pod_logs.iterdir()]
+        return next((pod.name for pod in logged_pods(pod_logs) if pod.uid == uid), "")
     except OSError:
         return ""
-    for name in names:
-        namespace, _, rest = name.partition("_")
-        pod, _, found = rest.rpartition("_")
-        if found == uid:
-            return f"{namespace}/{pod}"
-    return ""
 
 
 def _text(path: Path) -> str:

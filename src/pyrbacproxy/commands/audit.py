@@ -1,0 +1,129 @@
+"""`pyrbacproxy audit`: whether a node's legacy metrics proxy is gone and the sidecar serves.
+
+Run it on the node as root, in a pod with hostPID, hostNetwork and the host's root mounted
+(--host-root), or in the proxy's own container, where it sees less. The API server is not asked.
+What can't be seen is told as "not seen", never as ok.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from pyrbacproxy.commands.arguments import FAILED, Arguments
+from pyrbacproxy.commands.audit_report import as_json, as_text, findings
+from pyrbacproxy.node.audit import audit
+from pyrbacproxy.node.facts import Role
+from pyrbacproxy.node.scrape import Credential, CredentialError
+from pyrbacproxy.node.survey import Scope, survey
+
+_EXIT_CODES = """exit status: 0 when nothing is found, 1 for findings and when a file or a flag is
+wrong"""
+_PORTS = range(1, 65536)
+
+
+def run(argv: list[str]) -> int:
+    """Audit the node and show what came out; 0 or 1, as the help says."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        outcomes = audit(survey(_scope(options), time.time()))
+    except CredentialError as error:
+        parser.error(str(error))
+    sys.stdout.write(as_json(outcomes) if options.output == "json" else as_text(outcomes))
+    return FAILED if findings(outcomes) else 0
+
+
+def _parser() -> Arguments:
+    parser = Arguments("audit", __doc__, _EXIT_CODES)
+    parser.add_argument(
+        "--role",
+        type=Role,
+        metavar="{worker,master,arbiter}",
+        help="which static pods the node needs; without it, guessed from its manifests",
+    )
+    parser.add_argument(
+        "--host-root",
+        type=_folder,
+        default="/",
+        metavar="DIR",
+        help="where the host's root is mounted (default: /)",
+    )
+    parser.add_argument(
+        "--proc", type=_folder, default="/proc", metavar="DIR", help="procfs (default: /proc)"
+    )
+    parser.add_argument("--port", type=_port, default=9637, help="of the proxy (default: 9637)")
+    parser.add_argument(
+        "--upstream-port", type=_port, default=9537, metavar="PORT", help="of CRI-O (default: 9537)"
+    )
+    parser.add_argument(
+        "--crictl", default="crictl", metavar="PROGRAM", help="how to ask the container runtime"
+    )
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    _add_credential(parser.add_argument_group("the scrape"))
+    return parser
+
+
+def _add_credential(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--token-file", metavar="FILE", help="a bearer token to scrape with")
+    group.add_argument("--client-certificate", metavar="FILE", help="a client certificate, PEM")
+    group.add_argument(
+        "--client-key", metavar="FILE", help="its key; default: in the certificate's file"
+    )
+    group.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="who vouches for the proxy; without it a token goes only to a server that shows the "
+        "certificate of the node's serving pair",
+    )
+
+
+def _scope(options: argparse.Namespace) -> Scope:
+    """Raises CredentialError."""
+    return Scope(
+        host_root=options.host_root,
+        proc=options.proc,
+        port=options.port,
+        upstream_port=options.upstream_port,
+        crictl=options.crictl,
+        role=options.role,
+        credential=_credential(options),
+        ca_file=options.ca_file or "",
+    )
+
+
+def _credential(options: argparse.Namespace) -> Credential | None:
+    """The token is read here and shown nowhere. Raises CredentialError."""
+    if options.client_key and not options.client_certificate:
+        raise CredentialError("--client-key needs --client-certificate")
+    if not options.token_file and not options.client_certificate:
+        if options.ca_file:
+            raise CredentialError("--ca-file needs --token-file or --client-certificate")
+        return None
+    token = _token(options.token_file) if options.token_file else ""
+    return Credential(token, options.client_certificate or "", options.client_key or "")
+
+
+def _token(file: str) -> str:
+    try:
+        token = Path(file).read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise CredentialError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CredentialError(f"{file}: holds no token") from None
+    if not token or not all("!" <= letter <= "~" for letter in token):
+        raise CredentialError(f"{file}: holds no token")
+    return token
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder")
+    return path
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) not in _PORTS:
+        raise argparse.ArgumentTypeError(f"{text} is no port")
+    return int(text)

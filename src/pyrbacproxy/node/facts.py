@@ -1,0 +1,127 @@
+"""What there is to know of a node for its audit; what could not be looked at is `NotSeen`.
+
+Paths are the node's own, wherever its file system is mounted. Times are seconds since the epoch.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from pyrbacproxy.node.kubelet_settings import StaticPodPath
+
+METRICS_PATH = "/metrics"
+SERIES_PREFIX = "container_runtime_crio_"
+
+
+class Role(Enum):
+    """Which machine-config pool's templates the node gets."""
+
+    WORKER = "worker"
+    MASTER = "master"
+    ARBITER = "arbiter"
+
+
+@dataclass(frozen=True, slots=True)
+class NotSeen:
+    """Something could not be looked at, and why: it is neither well nor ill."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process; `pod` is NAMESPACE/NAME or, where that does not show, the pod's UID, or ""."""
+
+    pid: int
+    command: str
+    container: str = ""
+    pod: str = ""
+
+    def __str__(self) -> str:
+        pod = f" of pod {self.pod}" if self.pod else ""
+        return f"{self.command} (pid {self.pid}){pod}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListeningSocket:
+    """A listening TCP socket, and whose it is; no processes means that it does not show."""
+
+    address: str
+    port: int
+    processes: tuple[Process, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A file that the kubelet would run; `pod` is NAMESPACE/NAME, "" when it holds no pod."""
+
+    path: str
+    pod: str | NotSeen
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyPod:
+    """What is left of the legacy static pod, by which source, and what that source leaves open."""
+
+    parts: tuple[str, ...]
+    source: str
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """One certificate; the fingerprint is the SHA-256 of its DER, in hex."""
+
+    subject: str
+    not_before: float
+    not_after: float
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFile:
+    """A PEM file, leaf first if it is a pair; `problem` says why it holds nothing usable."""
+
+    path: str
+    certificates: tuple[Certificate, ...] = ()
+    has_key: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request came to: status, fingerprint of the server's leaf, CRI-O series counted."""
+
+    status: int
+    fingerprint: str
+    series: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """A request that was sent and not answered, and why."""
+
+    why: str
+
+
+Asked: TypeAlias = Answer | NoAnswer | NotSeen
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """All of it, as it was at `now`. `role` is None when nobody named it."""
+
+    now: float
+    role: Role | None
+    port: int
+    upstream_port: int
+    static_pod_path: StaticPodPath | NotSeen
+    manifests: tuple[Manifest, ...] | NotSeen
+    legacy_pod: LegacyPod | NotSeen
+    leftovers: tuple[str, ...] | NotSeen
+    listeners: tuple[ListeningSocket, ...] | NotSeen
+    upstream: tuple[ListeningSocket, ...] | NotSeen
+    serving: CertificateFile | NotSeen
+    client_ca: CertificateFile | NotSeen
+    anonymous: Asked
+    scrape: Asked

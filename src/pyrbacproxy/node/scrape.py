@@ -1,0 +1,121 @@
+"""One request to the proxy, with a credential or without, as a client on this node sends it.
+
+A token is sent only to a server that is known: by an authority that vouches for it, or because it
+shows the very certificate of the node's serving pair.
+"""
+
+import http.client
+import ssl
+import time
+from dataclasses import dataclass, field
+
+from pyrbacproxy.node.certificates import fingerprint
+from pyrbacproxy.node.facts import METRICS_PATH, SERIES_PREFIX, Answer, Asked, NoAnswer, NotSeen
+
+_WAIT_SECONDS = 10.0
+_ALL_SECONDS = 30.0
+_MOST_BYTES = 64 * 2**20
+_PIECE_BYTES = 2**16
+_UNKNOWN_SERVER = (
+    "the token was not sent: the server's certificate is not that of the serving pair; "
+    "--ca-file names who vouches for it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What to scrape with: a token, or a client certificate with its key, or both."""
+
+    token: str = field(default="", repr=False)
+    certificate_file: str = ""
+    key_file: str = ""
+
+
+class CredentialError(Exception):
+    """A file of credentials or authorities cannot be used; says which and why."""
+
+
+def client_context(credential: Credential | None = None, ca_file: str = "") -> ssl.SSLContext:
+    """A client's context. Raises CredentialError.
+
+    No name is compared: we ask on loopback, for which no serving certificate is made.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if ca_file:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:  # ssl.SSLError is one
+            raise CredentialError(_text(ca_file, error, "holds no certificate")) from None
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_mode = ssl.CERT_REQUIRED
+    if credential and credential.certificate_file:
+        _load_pair(context, credential)
+    return context
+
+
+def ask(
+    address: str,
+    port: int,
+    context: ssl.SSLContext,
+    *,
+    token: str = "",
+    known_fingerprint: str = "",
+) -> Asked:
+    """GET the metrics, within 30 s. A token goes only to a known server, else it is NotSeen."""
+    connection = http.client.HTTPSConnection(address, port, timeout=_WAIT_SECONDS, context=context)
+    try:
+        connection.connect()
+        shown = _shown(connection)
+        is_known = context.verify_mode is ssl.CERT_REQUIRED or shown == known_fingerprint
+        if token and not is_known:
+            return NotSeen(_UNKNOWN_SERVER)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", METRICS_PATH, headers=headers)
+        response = connection.getresponse()
+        return Answer(response.status, shown, _series(response))
+    except ssl.SSLError as error:
+        return NoAnswer(f"TLS: {error.reason or error}")
+    except OSError as error:
+        return NoAnswer(error.strerror or str(error))
+    except http.client.HTTPException as error:
+        return NoAnswer(f"no HTTP: {type(error).__name__}")
+    finally:
+        connection.close()
+
+
+def _shown(connection: http.client.HTTPSConnection) -> str:
+    der = connection.sock.getpeercert(binary_form=True)
+    try:
+        return fingerprint(der or b"")
+    except ValueError:
+        return ""
+
+
+def _series(response: http.client.HTTPResponse) -> int:
+    """How many of CRI-O's series the body holds. Raises TimeoutError and OSError."""
+    until = time.monotonic() + _ALL_SECONDS
+    prefix, count, rest, left = SERIES_PREFIX.encode(), 0, b"", _MOST_BYTES
+    while piece := response.read1(_PIECE_BYTES):
+        left -= len(piece)
+        if left < 0 or time.monotonic() > until:
+            raise TimeoutError("the answer does not end")
+        *whole, rest = (rest + piece).split(b"\n")
+        count += sum(line.startswith(prefix) for line in whole)
+    return count + rest.startswith(prefix)
+
+
+def _load_pair(context: ssl.SSLContext, credential: Credential) -> None:
+    file, key = credential.certificate_file, credential.key_file or credential.certificate_file
+    try:
+        # An encrypted key must not make us ask on the terminal.
+        context.load_cert_chain(file, key, password=lambda: "")
+    except OSError as error:
+        shown = file if key == file else f"{file} with {key}"
+        raise CredentialError(_text(shown, error, "no certificate with its key")) from None
+
+
+def _text(file: str, error: OSError, otherwise: str) -> str:
+    why = otherwise if isinstance(error, ssl.SSLError) else error.strerror
+    return f"{file}: {why}"
