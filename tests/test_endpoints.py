@@ -19,11 +19,13 @@ from pyrbacproxy.endpoints import (
     WatchedClient,
     endpoints_handler,
     observers,
+    running_program,
     serving_certificate,
     shutdown,
     uncounted,
 )
 from pyrbacproxy.handler import Respond
+from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.record import ExchangeRecord
 from pyrbacproxy.reviews import (
     Answer,
@@ -49,7 +51,14 @@ def shown(
     settings: PageSettings, *rules: StaticRule, answers: tuple[Answer, ...] = (KNOWN,)
 ) -> tuple[int, list[Review]]:
     checks = (lambda: Check("ping"),)
-    handler = endpoints_handler(settings, BearerTokenAuthenticator(), rules, checks, others={})
+    handler = endpoints_handler(
+        settings,
+        running_program(settings),
+        BearerTokenAuthenticator(),
+        rules,
+        checks=checks,
+        others={},
+    )
     verdict, asked = drive(handler(request(b"/statusz", TOKEN)), answers)
     assert isinstance(verdict, Respond)
     return verdict.response.status, asked[1:]
@@ -157,7 +166,10 @@ class Scripted:
 
 
 def test_the_last_review_says_whether_the_api_server_is_there() -> None:
-    client = WatchedClient(Scripted(ReviewFailed("refused"), KNOWN))
+    metrics, instants = Metrics(), iter((1.0, 1.5, 2.0, 2.25))
+    client = WatchedClient(
+        Scripted(ReviewFailed("refused"), KNOWN), metrics, clock=lambda: next(instants)
+    )
     faults = []
     for expected in (ReviewFailed("refused"), KNOWN):
         review = TokenReview(BearerToken("t"))
@@ -165,6 +177,8 @@ def test_the_last_review_says_whether_the_api_server_is_there() -> None:
         assert answer == expected
         faults.append(client.fault)
     assert faults == ["refused", ""]
+    assert metrics.review_failures == {"TokenReview": 1, "SubjectAccessReview": 0}
+    assert metrics.review_seconds["TokenReview"].total == 0.75
 
 
 def test_the_last_exchange_says_whether_the_upstream_is_there() -> None:

@@ -13,6 +13,7 @@ from OpenSSL import SSL
 
 from pyrbacproxy.access import Access
 from pyrbacproxy.admin.health import Check, Look
+from pyrbacproxy.admin.status import Program
 from pyrbacproxy.authn.authenticator import Authenticator, UnionAuthenticator
 from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
 from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
@@ -34,6 +35,7 @@ from pyrbacproxy.endpoints import (
     WatchedClient,
     endpoints_handler,
     observers,
+    running_program,
     serving_certificate,
     shutdown,
     uncounted,
@@ -41,7 +43,10 @@ from pyrbacproxy.endpoints import (
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.reviewer import Reviewer
+from pyrbacproxy.measuring import MetricsPage
 from pyrbacproxy.observe.decision_log import log_notes
+from pyrbacproxy.observe.loop_lag import LoopLag
+from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.tls.client_chain import ClientChains
 from pyrbacproxy.tls.contexts import self_signed_pair, server_context
@@ -124,7 +129,8 @@ class Assembly:
         self._limits = settings.limits
         self._certificates = certificates
         self._client = NoApiServer() if settings.kube is None else ApiClient(settings.kube)
-        self._watched_client = WatchedClient(self._client)
+        self._metrics = Metrics()
+        self._watched_client = WatchedClient(self._client, self._metrics)
         self._reviewer = Reviewer(self._watched_client, settings.kube or KubeSettings())
         self._upstream_watch = UpstreamWatch()
         self.startup_gate: Look = lambda: Check("startup-gate")
@@ -132,27 +138,40 @@ class Assembly:
         self.connector = Connector(
             settings.upstream, settings.limits, context=None if tls is None else lambda: tls.current
         )
-        authenticator = UnionAuthenticator(
-            (ClientCertificateAuthenticator(), BearerTokenAuthenticator(settings.audiences))
-        )
+        authenticator = _authenticator(settings)
         access = _access(settings, authenticator)
         checks = self._checks(is_stopping)
+        program = running_program(settings.pages)
+        self._metrics_page = self._numbers(program, checks)
         pages = endpoints_handler(
-            settings.pages, authenticator, settings.static_rules, checks, others={}
+            settings.pages,
+            program,
+            authenticator,
+            settings.static_rules,
+            checks=checks,
+            others={b"/metrics": self._metrics_page},
         )
         services = partial(
             Services,
             runner=self._reviewer,
             connector=self.connector,
             heads=Heads(destination(settings.upstream)),
-            observe=observers(log_notes, self._upstream_watch),
             limits=settings.limits,
-            clock=asyncio.get_running_loop().time,
+            clock=time.monotonic,
             wall_clock=time.time,
             date=HttpDate(time.time),
         )
-        self._proxied = services(handler=access.handle, clean_trailers=access.clean_trailers)
-        self._own = services(handler=pages, clean_trailers=same_trailers)
+        lag = LoopLag(asyncio.get_running_loop(), self._metrics.loop_lag)
+        self._proxied = services(
+            handler=access.handle,
+            clean_trailers=access.clean_trailers,
+            observe=observers(log_notes, self._upstream_watch, self._metrics.observe, lag),
+        )
+        self._own = services(
+            handler=pages,
+            clean_trailers=same_trailers,
+            observe=observers(log_notes, self._metrics.observe_page, lag),
+        )
 
     def warm(self) -> None:
         """Read the API server's credential now, so that no first request waits for it."""
@@ -162,22 +181,43 @@ class Assembly:
     def secure_listener(self, sockets: Sockets) -> Listener:
         """Forwards, over TLS."""
         make = partial(self._secure_transport, self._proxied, self._certificates.serving)
-        return Listener(sockets, make, self._limits)
+        return self._listener("secure", sockets, make)
 
     def insecure_listener(self, sockets: Sockets) -> Listener:
         """Forwards, without TLS."""
-        return Listener(sockets, self._plain_transport, self._limits)
+        return self._listener("insecure", sockets, self._plain_transport)
 
     def endpoints_listener(self, sockets: Sockets) -> Listener:
         """Shows the pages, over TLS."""
         make = partial(self._secure_transport, self._own, self._certificates.of_endpoints)
-        return Listener(sockets, make, self._limits)
+        return self._listener("endpoints", sockets, make)
 
     async def close(self) -> None:
         """End what the listeners leave behind."""
         self._reviewer.close()
         await self.connector.close()
         await self._client.close()
+
+    def _listener(
+        self, name: str, sockets: Sockets, make: Callable[[OnClosed], ClientTransport]
+    ) -> Listener:
+        listener = Listener(sockets, make, self._limits)
+        if sockets:
+            self._metrics_page.listeners[name] = listener
+        return listener
+
+    def _numbers(self, program: Program, checks: tuple[Look, ...]) -> MetricsPage:
+        certificates = self._certificates
+        return MetricsPage(
+            self._metrics,
+            self._settings.pages,
+            program,
+            checks=checks,
+            gate=self._startup_gate,
+            serving=lambda: certificates.served,
+            watched=lambda: certificates.reloader.watched,
+            max_connections=self._limits.max_connections,
+        )
 
     def _checks(self, is_stopping: Callable[[], bool]) -> tuple[Look, ...]:
         """What the health pages check, in the order in which they list it."""
@@ -211,7 +251,12 @@ class Assembly:
             return Downstream(transport, services, peer=peer, loop=loop)
 
         return SecureTransport(
-            downstream, context=context, limits=services.limits, loop=loop, on_closed=on_closed
+            downstream,
+            context=context,
+            limits=services.limits,
+            loop=loop,
+            on_closed=on_closed,
+            on_handshake=self._metrics.shook_hands,
         )
 
     def _plain_transport(self, on_closed: OnClosed) -> ClientTransport:
@@ -222,6 +267,12 @@ class Assembly:
             return Downstream(transport, self._proxied, peer=lambda: peer, loop=loop)
 
         return ClientTransport(downstream, limits=self._limits, loop=loop, on_closed=on_closed)
+
+
+def _authenticator(settings: Settings) -> Authenticator:
+    return UnionAuthenticator(
+        (ClientCertificateAuthenticator(), BearerTokenAuthenticator(settings.audiences))
+    )
 
 
 def _access(settings: Settings, authenticator: Authenticator) -> Access:

@@ -25,6 +25,8 @@ from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
 from pyrbacproxy.handler import Handler
 from pyrbacproxy.kube.reviewer import Client
+from pyrbacproxy.measuring import expiry
+from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.observe.process_start import process_started_at
 from pyrbacproxy.record import ExchangeRecord
 from pyrbacproxy.reviews import Answer, Review, ReviewFailed
@@ -32,8 +34,10 @@ from pyrbacproxy.reviews import Answer, Review, ReviewFailed
 
 def endpoints_handler(
     settings: PageSettings,
+    program: Program,
     authenticator: Authenticator,
     rules: tuple[StaticRule, ...],
+    *,
     checks: tuple[Look, ...],
     others: dict[bytes, Page],
 ) -> Handler:
@@ -47,7 +51,7 @@ def endpoints_handler(
     health = health_pages(checks)
     table = page_table(
         settings,
-        _program(settings),
+        program,
         delimiter=partial(random.choice, DELIMITERS),
         health=health,
         others=others,
@@ -62,8 +66,8 @@ def serving_certificate(context: SSL.Context | None, reload_fault: str) -> Check
     name = "serving-certificate"
     if context is None:
         return Check(name, is_ok=False, detail="not there yet", counts_for_readiness=False)
-    certificate = SSL.Connection(context).get_certificate(as_cryptography=True)
-    if certificate is None or certificate.not_valid_after_utc.timestamp() <= time.time():
+    expires_at = expiry(context)
+    if expires_at is None or expires_at.timestamp() <= time.time():
         return Check(name, is_ok=False, detail="expired")
     if reload_fault:
         return Check(name, is_ok=False, detail=reload_fault, counts_for_readiness=False)
@@ -81,20 +85,30 @@ def shutdown(*, is_stopping: bool) -> Check:
 
 
 class WatchedClient:
-    """A client of the API server whose last failure is known; "" after a success or none yet."""
+    """A client of the API server whose last failure is known; "" after a success or none yet.
 
-    def __init__(self, client: Client) -> None:
+    Each call is counted in `metrics`, which `clock` (seconds) tells how long it took.
+    """
+
+    def __init__(
+        self, client: Client, metrics: Metrics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
+        self._metrics = metrics
+        self._clock = clock
         self.fault = ""
 
     async def review(
         self, review: Review, asker: str, *, is_preferred: bool, within_seconds: float
     ) -> Answer:
         """The client's answer."""
+        begun_at = self._clock()
         answer = await self._client.review(
             review, asker, is_preferred=is_preferred, within_seconds=within_seconds
         )
         self.fault = answer.reason if isinstance(answer, ReviewFailed) else ""
+        seconds = self._clock() - begun_at
+        self._metrics.reviewed(type(review).__name__, seconds, is_answered=not self.fault)
         return answer
 
 
@@ -122,7 +136,8 @@ def observers(*each: Callable[[ExchangeRecord], None]) -> Callable[[ExchangeReco
     return observe
 
 
-def _program(settings: PageSettings) -> Program:
+def running_program(settings: PageSettings) -> Program:
+    """This process, as the pages describe it."""
     return Program(
         version=settings.version,
         language="python" + ".".join(map(str, sys.version_info[:3])),

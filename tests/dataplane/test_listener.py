@@ -163,6 +163,7 @@ async def test_accepting_pauses_at_the_limit() -> None:
             assert listener.connections == 2
             await others.aclose()
             assert await is_greeted(third)
+            assert listener.accepted == 3
     listener.abort()
 
 

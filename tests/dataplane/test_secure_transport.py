@@ -25,6 +25,7 @@ class Talk:
         self.inner = InnerTape(stays_open=stays_open)
         self.made: list[SecureTransport] = []
         self.closed: list[ClientTransport] = []
+        self.handshakes: list[tuple[str, str]] = []
         self.client = client or Client()
         self.secure = SecureTransport(
             self._make,
@@ -32,6 +33,7 @@ class Talk:
             limits=Limits(handshake_seconds=10),
             loop=self.loop.as_loop(),
             on_closed=self.closed.append,
+            on_handshake=lambda *told: self.handshakes.append(told),
         )
         self.tcp = TapeTransport()
         self.secure.connection_made(self.tcp)
@@ -66,6 +68,20 @@ def test_the_inner_side_is_made_when_the_handshake_is_done() -> None:
     assert talk.secure.peer_chain() == (ALICE.der,)
     assert talk.secure.alpn() == b""
     assert talk.loop.timers == []
+
+
+def test_how_a_handshake_ended_is_told_once() -> None:
+    done, plain, broken, late, left = (Talk() for _ in range(5))
+    done.shake_hands()
+    plain.secure.data_received(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    broken.secure.data_received(b"\x00" * 50)
+    late.loop.advance(10)
+    for talk in (done, plain, broken, late, left):
+        talk.secure.connection_lost(None)
+    assert done.handshakes == [("TLSv1.3", "")]
+    failed = [talk.handshakes for talk in (plain, broken, late, left)]
+    words = ("plain_http", "tls_error", "timeout", "connection_lost")
+    assert failed == [[("", word)] for word in words]
 
 
 def test_plaintext_passes_both_ways() -> None:

@@ -183,6 +183,7 @@ def test_others_are_checked_too(tmp_path: Path) -> None:
     path.write_bytes(b"2")
     reloader.check()
     assert seen == [(b"1",), (b"2",)]
+    assert reloader.watched == (other,)
 
 
 async def test_it_runs_until_cancelled(listener: Listener, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def test_bad_content_keeps_the_old_and_is_logged_once(
         (logging.INFO, "The thing can be used again"),
         (logging.INFO, f"Reloaded the thing from {watched.first}, {watched.second}"),
     ]
+    assert (watched.files.reloads, watched.files.failures) == (1, 6)
 
 
 def test_at_the_start_a_fault_is_raised(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Listener:
     """Accepts on bound sockets; `make_transport(on_closed)` makes what serves a connection.
 
     That is a `ClientTransport` or `SecureTransport` to be connected, which calls
-    `on_closed(itself)` at its end.
+    `on_closed(itself)` at its end. `accepted` counts connections since the start.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class Listener:
         self._told_at = -_PAUSE_SECONDS
         self._is_accepting = False
         self._is_stopped = False
+        self.accepted = 0
         self._emptied: asyncio.Event = asyncio.Event()
 
     @property
@@ -177,6 +178,7 @@ class Listener:
         self.start()
 
     def _admit(self, connection: socket.socket) -> None:
+        self.accepted += 1
         connection.setblocking(False)
         transport = self._make_transport(self._closed)
         self._connections.add(transport)

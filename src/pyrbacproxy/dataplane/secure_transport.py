@@ -23,7 +23,9 @@ _V2 = 20 - 2
 class SecureTransport(ClientTransport):
     """One TLS connection of a client; `make_inner` is called when the handshake is done.
 
-    `context` gives the server context of the moment, once per connection.
+    `context` gives the server context of the moment, once per connection. `on_handshake` is called
+    once, with the version agreed on or with one word for the failure: `plain_http`, `tls_error`,
+    `timeout`, `connection_lost`.
     """
 
     def __init__(
@@ -34,9 +36,12 @@ class SecureTransport(ClientTransport):
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[[ClientTransport], None],
+        on_handshake: Callable[[str, str], None],
     ) -> None:
         super().__init__(lambda _: make_inner(self), limits=limits, loop=loop, on_closed=on_closed)
         self._engine = ServerEngine(context())
+        self._on_handshake = on_handshake
+        self._is_handshaking = True
         self._handshake = Deadline(loop, self._handshake_is_late)
 
     def peer_chain(self) -> tuple[bytes, ...]:
@@ -66,6 +71,7 @@ class SecureTransport(ClientTransport):
             if not engine.is_ready:
                 return
             self._handshake.cancel()
+            self._tell_handshake(engine.version)
             inner = self._inner = self._make_inner(self)
         if plaintext:
             inner.data_received(plaintext)
@@ -75,6 +81,7 @@ class SecureTransport(ClientTransport):
     def connection_lost(self, exc: Exception | None) -> None:
         """TCP is gone."""
         self._handshake.cancel()
+        self._tell_handshake(failure="connection_lost")
         super().connection_lost(exc)
         # The collector, which finds this transport's cycles, knows nothing of OpenSSL's memory.
         del self._engine
@@ -113,12 +120,20 @@ class SecureTransport(ClientTransport):
         """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close."""
         _LOG.log(_V2, "TLS handshake error from %s: %s", self.peer_address, error)
         last = b"".join(self._engine.outgoing())
-        if isinstance(error, PlainHttpError):
-            last += error.ANSWER
+        is_plain = isinstance(error, PlainHttpError)
+        self._tell_handshake(failure="plain_http" if is_plain else "tls_error")
+        if is_plain:
+            last += PlainHttpError.ANSWER
         if last:
             transport.write(last)
         self._shut(transport)
 
     def _handshake_is_late(self) -> None:
         _LOG.log(_V2, "TLS handshake error from %s: too slow", self.peer_address)
+        self._tell_handshake(failure="timeout")
         self.abort()
+
+    def _tell_handshake(self, version: str = "", failure: str = "") -> None:
+        if self._is_handshaking:
+            self._is_handshaking = False
+            self._on_handshake(version, failure)

@@ -22,9 +22,10 @@ class Services:
     is looked up.
 
     `connector` is a `dataplane.upstream.Connector`, `heads` a `Heads` of the same destination.
-    `observe` gets each exchange's record once. `clock` is the event loop's (`loop.time`),
-    `wall_clock` tells seconds since the epoch, `date` is an `HttpDate`. `clean_trailers` takes
-    identity names and Bearer lines out of request trailers (D35).
+    `observe` gets each exchange's record once. `clock` tells monotonic seconds (on
+    the event loop's scale, whose own clock moves in steps of a millisecond), `wall_clock` seconds
+    since the epoch, `date` is an `HttpDate`. `clean_trailers` takes identity names and Bearer lines
+    out of request trailers (D35).
     """
 
     handler: Handler

@@ -64,6 +64,11 @@ class TlsReloader:
         for watched in self._watched:
             watched.check()
 
+    @property
+    def watched(self) -> tuple[WatchedFiles, ...]:
+        """All that is kept fresh by now."""
+        return tuple(self._watched)
+
     def faults(self) -> dict[str, str]:
         """What is wrong with the newest content of which files; `SERVING_PAIR` is one key."""
         return {watched.name: watched.fault for watched in self._watched if watched.fault}

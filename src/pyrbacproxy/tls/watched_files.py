@@ -33,7 +33,8 @@ class WatchedFiles:
     """The files at `paths`, whose contents `use` gets, in this order, whenever one has changed.
 
     `use` raises TlsFileError, and then has done nothing, if they are bad. `name` is for the log;
-    `fault` says why the last `check` kept the old, "" when it had no reason to.
+    `fault` says why the last `check` kept the old, "" when it had no reason to. `reloads` counts
+    changes that were put to use, `failures` the checks that found bad content.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class WatchedFiles:
         self._use = use
         self._contents: tuple[bytes, ...] | None = None
         self.fault = ""
+        self.reloads = 0
+        self.failures = 0
 
     def load(self) -> None:
         """Read now, and use what is new. Raises TlsFileError: then the old stays in use."""
@@ -53,6 +56,7 @@ class WatchedFiles:
             return
         self._use(contents)
         if self._contents is not None:
+            self.reloads += 1
             _LOG.info("Reloaded the %s from %s", self.name, ", ".join(self._paths))
         self._contents = contents
 
@@ -61,6 +65,7 @@ class WatchedFiles:
         try:
             self.load()
         except TlsFileError as error:
+            self.failures += 1
             if str(error) != self.fault:
                 self.fault = str(error)
                 _LOG.error("Keeping the old %s: %s", self.name, error)
