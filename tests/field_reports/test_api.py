@@ -166,9 +166,8 @@ def test_fr48_without_any_kubeconfig_static_rules_suffice(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("no_proxy", "is_used"),
     [
-        pytest.param("", True, id="used"),
+        pytest.param("198.51.100.0/24", True, id="used"),
         pytest.param("192.0.2.0/24", False, id="no-proxy-cidr"),
-        pytest.param("198.51.100.0/24", True, id="no-proxy-elsewhere"),
     ],
 )
 def test_fr48_d34_the_way_to_the_api_server_may_lead_through_a_proxy(
@@ -189,9 +188,3 @@ def test_fr48_d34_the_way_to_the_api_server_may_lead_through_a_proxy(
     prefix = "POST http://192.0.2.7:6443/apis/authentication.k8s.io/v1/tokenreviews"
     assert (prefix in lines) == is_used
     assert is_used or lines == []
-
-
-def test_fr48_d34_loopback_never_goes_through_a_proxy(lab: Lab) -> None:
-    env = {"HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
-    proxy = lab.start(env=env, is_own=True)
-    assert proxy.ask(get("/metrics", bearer(lab.token(user("carol"))))).status == 200

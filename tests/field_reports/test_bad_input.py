@@ -33,11 +33,10 @@ CERTIFICATE_FLAGS = ["--tls-cert-file", "--client-ca-file", "--upstream-client-c
 KEY_FLAGS = ["--tls-private-key-file", "--upstream-client-key-file"]
 CONTENTS: dict[str, bytes] = {
     "empty": b"",
-    "no-pem": b"hello\n",
     "cut": b"-----BEGIN %s-----\nMIIB\n",
     "bad-base64": b"-----BEGIN %s-----\n!!!!\n-----END %s-----\n",
     "bad-der": b"-----BEGIN %s-----\nAAAA\n-----END %s-----\n",
-    "binary": bytes(range(256)),
+    "no-pem": bytes(range(256)),
 }
 
 

@@ -94,7 +94,7 @@ def test_fr69_deprecated_flags_are_accepted_with_a_warning(lab: Lab) -> None:
         until(lambda: name in proxy.text(), f"warning about {name}")  # noqa: B023 -- used at once
 
 
-@pytest.mark.parametrize("words", ["-v 3", "-v=3", "-v3", "--v=3", "--v 3"])
+@pytest.mark.parametrize("words", ["-v 3", "-v3", "--v=3"])
 def test_fr69_the_log_level_in_every_spelling(lab: Lab, words: str) -> None:
     """From level 1 on all flags are told."""
     proxy = lab.start(*shlex.split(words), is_own=True)
@@ -104,25 +104,29 @@ def test_fr69_the_log_level_in_every_spelling(lab: Lab, words: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        pytest.param(["--no-such-flag"], ["--no-such-flag"], id="unknown"),
-        pytest.param(["--no-such-flag=x"], ["--no-such-flag"], id="unknown-with-value"),
+        pytest.param(
+            [
+                "--no-such-flag",
+                "--nor-this=x",
+                "--upstrea=http://127.0.0.1:1",
+                "--listen-address=:1",
+            ],
+            ["--no-such-flag", "--nor-this", "--upstrea", "--listen-address"],
+            id="unknown",
+        ),
         pytest.param(["-x"], ["'x'"], id="unknown-shorthand"),
-        pytest.param(["--upstrea=http://127.0.0.1:1"], ["--upstrea"], id="abbreviated"),
-        pytest.param(["--listen-address=:1"], ["--listen-address"], id="removed-long-ago"),
         pytest.param(
             ["--allow-paths=/a", "--ignore-paths=/b"],
             ["--allow-paths", "--ignore-paths"],
             id="forbidden-pair",
         ),
         pytest.param(["--logtostderr", "true"], ["true"], id="bool-value-apart"),
-        pytest.param(["--logtostderr=maybe"], ["--logtostderr", "maybe"], id="dead-but-typed"),
         pytest.param(["serve"], ["serve"], id="positional"),
-        pytest.param(["--v=high"], ["--v", "high"], id="level"),
-        pytest.param(["--idle-timeout=90"], ["--idle-timeout", "90"], id="duration-without-unit"),
-        pytest.param(["--idle-timeout=-1s"], ["--idle-timeout", "-1s"], id="negative-duration"),
-        pytest.param(["--max-header-bytes=1M"], ["--max-header-bytes", "1M"], id="integer"),
-        pytest.param(["--http2-max-size=4294967296"], ["--http2-max-size"], id="uint32"),
-        pytest.param(['--allow-paths="/a'], ["--allow-paths"], id="broken-csv"),
+        pytest.param(
+            ["--logtostderr=maybe", "--log-file-max-size=-1", "--v=high", "--idle-timeout=90"],
+            ["--logtostderr", "maybe", "--log-file-max-size", "-1", "--v", "high", "90"],
+            id="typed",
+        ),
         pytest.param(["--config-file"], ["--config-file"], id="value-missing"),
     ],
 )

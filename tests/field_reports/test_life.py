@@ -4,7 +4,6 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -114,29 +113,30 @@ def test_fr63_signals_are_caught_so_that_they_reach_pid_1(lab: Lab) -> None:
 
 # --- FR64: ports that cannot be had ---------------------------------------------------
 
-TAKEN = {
-    "--secure-listen-address=127.0.0.1:{port}": "secure",
-    "--insecure-listen-address=127.0.0.1:{port}": "insecure",
-    "--proxy-endpoints-port={port}": "endpoints",
-}
 
-
-@pytest.fixture(params=[False, True], ids=["taken", "taken-with-reuseport"])
-def taken(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A port that somebody listens on, who may be willing to share it."""
-    with socket.socket() as listening:
-        if request.param:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        yield listening.getsockname()[1]
-
-
-@pytest.mark.parametrize("flag", TAKEN, ids=TAKEN.values())
-def test_fr64_a_taken_port_ends_the_start(lab: Lab, taken: int, flag: str) -> None:
-    ended = lab.run(flag.format(port=taken))
+@pytest.mark.parametrize(
+    ("flag", "may_share"),
+    [
+        pytest.param("--secure-listen-address=127.0.0.1:{}", False, id="secure"),
+        pytest.param("--secure-listen-address=127.0.0.1:{}", True, id="willing-to-share"),
+        pytest.param("--insecure-listen-address=127.0.0.1:{}", False, id="insecure"),
+        pytest.param("--proxy-endpoints-port={}", False, id="endpoints"),
+    ],
+)
+def test_fr64_a_taken_port_ends_the_start(
+    lab: Lab,
+    flag: str,
+    may_share: bool,  # noqa: FBT001
+) -> None:
+    """Not even with somebody who set SO_REUSEPORT is a port shared."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, may_share)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = lab.run(flag.format(port))
     assert ended.code == 1
-    assert f"127.0.0.1:{taken}" in ended.err
+    assert f"127.0.0.1:{port}" in ended.err
     assert "in use" in ended.err
 
 

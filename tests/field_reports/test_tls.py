@@ -71,8 +71,6 @@ def sec1(key_file: Path) -> bytes:
         pytest.param(["key", "leaf"], id="key-first"),
         pytest.param(["leaf", "key"], id="key-last"),
         pytest.param(["leaf", "chain", "key"], id="with-chain"),
-        pytest.param(["key", "leaf", "chain"], id="key-first-with-chain"),
-        pytest.param(["leaf", "key", "chain"], id="key-between"),
         pytest.param(["parameters", "sec1", "leaf"], id="ec-parameters-first"),
         pytest.param(["leaf", "chain", "parameters", "sec1"], id="ec-parameters-last"),
     ],

@@ -64,6 +64,16 @@ def by_symlink(path: Path, content: bytes) -> None:
         path.symlink_to(f"..data/{path.name}")
 
 
+def trusting_a(lab: Lab, made: Path) -> tuple[Proxy, Path]:
+    """The proxy of all FR24 tests, which trusts client CA `a` again, and the CA's file."""
+    file = made / "client-ca.crt"
+    by_rename(file, (made / "ca-a.crt").read_bytes())
+    proxy = lab.start(f"--client-ca-file={file}", FAST)
+    until(lambda: proxy.ask(get(), made / "a").status == 200, "trust in a")
+    until(lambda: proxy.ask(get(), made / "b").status == 401, "no trust in b")
+    return proxy, file
+
+
 def hold_nothing(_: Path, __: ExitStack) -> None:
     """Nobody else knows the file."""
 
@@ -94,16 +104,11 @@ def hold_handle(path: Path, stack: ExitStack) -> None:
 def test_fr24_every_new_client_ca_counts_and_every_dropped_one_does_not(
     lab: Lab,
     made: Path,
-    tmp_path: Path,
     replace: Callable[[Path, bytes], None],
     hold: Callable[[Path, ExitStack], None],
 ) -> None:
-    file = tmp_path / "client-ca.crt"
-    file.write_bytes((made / "ca-a.crt").read_bytes())
-    proxy = lab.start(f"--client-ca-file={file}", FAST, is_own=True)
+    proxy, file = trusting_a(lab, made)
     good, bad = made / "a", made / "b"
-    assert proxy.ask(get(), good).status == 200
-    assert proxy.ask(get(), bad).status == 401
     with ExitStack() as stack:
         for swap in range(3):
             hold(file, stack)
@@ -113,12 +118,8 @@ def test_fr24_every_new_client_ca_counts_and_every_dropped_one_does_not(
             assert proxy.ask(get(), bad).status == 401, f"still trusted after swap {swap}"
 
 
-def test_fr24_a_live_connection_is_judged_by_the_new_client_ca(
-    lab: Lab, made: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "client-ca.crt"
-    file.write_bytes((made / "ca-a.crt").read_bytes())
-    proxy = lab.start(f"--client-ca-file={file}", FAST, is_own=True)
+def test_fr24_a_live_connection_is_judged_by_the_new_client_ca(lab: Lab, made: Path) -> None:
+    proxy, file = trusting_a(lab, made)
     with proxy.connect(made / "a") as old, proxy.connect(made / "b") as new:
 
         def statuses() -> list[int]:
@@ -136,14 +137,11 @@ def test_fr24_a_live_connection_is_judged_by_the_new_client_ca(
 @pytest.mark.parametrize(
     "content", [b"", b"garbage\n", b"-----BEGIN CERTIFICATE-----\nAAAA\n"], ids=repr
 )
-def test_fr24_a_bad_client_ca_keeps_the_old_one(
-    lab: Lab, made: Path, tmp_path: Path, content: bytes
-) -> None:
-    file = tmp_path / "client-ca.crt"
-    file.write_bytes((made / "ca-a.crt").read_bytes())
-    proxy = lab.start(f"--client-ca-file={file}", FAST, is_own=True)
+def test_fr24_a_bad_client_ca_keeps_the_old_one(lab: Lab, made: Path, content: bytes) -> None:
+    proxy, file = trusting_a(lab, made)
+    before = len(proxy.text())
     by_rename(file, content)
-    until(lambda: str(file) in proxy.text(), "line about the bad file")
+    until(lambda: str(file) in proxy.text()[before:], "line about the bad file")
     assert proxy.ask(get(), made / "a").status == 200
     file.unlink()
     assert proxy.ask(get(), made / "a").status == 200
@@ -168,48 +166,57 @@ def served(proxy: Proxy) -> str:
 class Pair:
     """A serving pair on disk, and a client CA whose swaps show that reload periods pass."""
 
-    def __init__(self, made: Path, folder: Path) -> None:
+    def __init__(self, made: Path) -> None:
         self.made = made
-        self.certificate, self.key, self.ca = (folder / name for name in ("t.crt", "t.key", "ca"))
+        self.certificate, self.key, self.ca = (made / name for name in ("t.crt", "t.key", "t.ca"))
+
+    def start(self, lab: Lab) -> Proxy:
+        """The proxy of all FR26 tests, which serves the old pair again."""
         self.put(self.certificate, "old.crt")
         self.put(self.key, "old.key")
         self.put(self.ca, "ca-a.crt")
-        self.flags = [
+        self.proxy = lab.start(
             f"--tls-cert-file={self.certificate}",
             f"--tls-private-key-file={self.key}",
             f"--client-ca-file={self.ca}",
             FAST,
-        ]
+        )
+        until(lambda: served(self.proxy) == "old", "old pair")
+        until(lambda: self.proxy.ask(get(), self.made / "a").status == 200, "trust in a")
+        self._told = len(self.proxy.text())
+        return self.proxy
 
     def put(self, path: Path, source: str) -> None:
         by_rename(path, (self.made / source).read_bytes())
 
-    def let_periods_pass(self, proxy: Proxy) -> None:
+    def let_periods_pass(self) -> None:
         """Two looks at the files and more, each seen by its effect."""
         for name in ("b", "a"):
             self.put(self.ca, f"ca-{name}.crt")
-            until(lambda: proxy.ask(get(), self.made / name).status == 200, "reload")  # noqa: B023
+            client = self.made / name
+            until(lambda: self.proxy.ask(get(), client).status == 200, "reload")  # noqa: B023
 
-    def complaints(self, proxy: Proxy) -> list[str]:
-        """What was logged as a warning or an error about either file."""
-        lines = [line for line in proxy.text().splitlines() if line[:1] in ("E", "W")]
+    def complaints(self) -> list[str]:
+        """What was logged since the start as a warning or an error about either file."""
+        lines = self.proxy.text()[self._told :].splitlines()
+        lines = [line for line in lines if line[:1] in ("E", "W")]
         return [line for line in lines if str(self.certificate) in line or str(self.key) in line]
 
 
 @pytest.fixture
-def pair(made: Path, tmp_path: Path) -> Pair:
-    return Pair(made, tmp_path)
+def pair(made: Path) -> Pair:
+    return Pair(made)
 
 
 @pytest.mark.parametrize("order", [["crt", "key"], ["key", "crt"]], ids="-then-".join)
 def test_fr26_a_half_rotated_pair_keeps_the_old_one(lab: Lab, pair: Pair, order: list[str]) -> None:
-    proxy = lab.start(*pair.flags, is_own=True)
+    proxy = pair.start(lab)
     files = {"crt": pair.certificate, "key": pair.key}
     pair.put(files[order[0]], f"new.{order[0]}")
-    until(lambda: pair.complaints(proxy), "complaint about the mismatch")
-    pair.let_periods_pass(proxy)
+    until(pair.complaints, "complaint about the mismatch")
+    pair.let_periods_pass()
     assert served(proxy) == "old"
-    assert len(pair.complaints(proxy)) == 1
+    assert len(pair.complaints()) == 1
     pair.put(files[order[1]], f"new.{order[1]}")
     until(lambda: served(proxy) == "new", "new pair")
     assert proxy.process.poll() is None
@@ -241,14 +248,14 @@ def spoil_by_directory(file: Path) -> None:
 def test_fr26_a_file_that_went_bad_keeps_the_old_pair(
     lab: Lab, pair: Pair, which: str, spoil: Callable[[Path], None]
 ) -> None:
-    proxy = lab.start(*pair.flags, is_own=True)
+    proxy = pair.start(lab)
     file = pair.certificate if which == "certificate" else pair.key
     spoil(file)
-    complaint = until(lambda: pair.complaints(proxy), "complaint")[0]
+    complaint = until(pair.complaints, "complaint")[0]
     assert str(file) in complaint
-    pair.let_periods_pass(proxy)
+    pair.let_periods_pass()
     assert served(proxy) == "old"
-    assert pair.complaints(proxy) == [complaint]
+    assert pair.complaints() == [complaint]
     if file.is_dir():
         file.rmdir()
     pair.put(pair.certificate, "new.crt")
@@ -259,7 +266,7 @@ def test_fr26_a_file_that_went_bad_keeps_the_old_pair(
 
 def test_fr26_no_request_is_lost_by_a_reload(lab: Lab, pair: Pair) -> None:
     """A connection made before the change goes on; each new one works with either pair."""
-    proxy = lab.start(*pair.flags, is_own=True)
+    proxy = pair.start(lab)
     with proxy.connect(pair.made / "a") as before:
         before.send(get())
         assert before.answer().status == 200
