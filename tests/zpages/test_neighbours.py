@@ -75,7 +75,7 @@ def test_z_g11_g13_a_stopping_proxy_is_not_ready_but_alive(pages: PageLab) -> No
     assert "[-]shutdown failed: reason withheld" in lines
     assert lines[-1] == "readyz check failed"
     assert b"shutting down" not in answer.body
-    assert "readyz check failed: shutdown: shutting down" in served.proxy.text()
+    served.proxy.wait_for("readyz check failed: shutdown: shutting down")
     assert served.status("none", "/livez") == 200
     assert served.ask("none", "/readyz?exclude=shutdown").body == b"ok"
     verbose = served.ask("none", "/readyz?verbose&exclude=shutdown&exclude=nope").body.decode()
