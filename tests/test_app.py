@@ -174,7 +174,12 @@ def test_a_signal_ends_the_wait_with_success(settings: Settings, tmp_path: Path)
     endpoints = _free_address()
     gate = GateSettings((str(tmp_path / "old.yaml"),))
     settings = replace(settings, endpoints=endpoints, gate=gate)
-    assert _served(settings, lambda: _connected(endpoints.port).close()) == 0
+    # An answer, not a mere connection, shows that the signal finds its handler.
+    assert _served(settings, lambda: _check_live(endpoints)) == 0
+
+
+def _check_live(endpoints: Address) -> None:
+    assert b" 200 OK" in _asked(endpoints, b"/livez")
 
 
 def _free_address() -> Address:
