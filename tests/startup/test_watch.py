@@ -214,7 +214,7 @@ def test_only_no_such_file_is_absent(tmp_path: Path) -> None:
         ("file/below", "Not a directory"),
         ("circle/below", "Too many levels of symbolic links"),
         ("x" * 300, "File name too long"),
-        ("nul\0", "embedded null byte"),
+        ("nul\0", "embedded null"),
     ):
         path = f"{tmp_path}/{name}"
         found = still_there(path)
