@@ -17,6 +17,8 @@ TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporte
 
 setup: $(STAMP)
 
+# sslyze, which scans the TLS listeners in the end-to-end tests, has an environment of its own: it
+# takes no cryptography from 47 on, and ours must not be held back by a test's tool.
 # Runs again only when one of these files changed, and asks apt only for what is missing: with
 # everything in place, no target needs the network.
 $(STAMP): pyproject.toml Makefile
@@ -24,6 +26,8 @@ $(STAMP): pyproject.toml Makefile
 	@test -n "$(PYTHON)" || command -v python3 >/dev/null || { echo "Python 3.11 or newer is missing" >&2; exit 1; }
 	$(or $(PYTHON),python3) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m venv $(VENV)/sslyze
+	$(VENV)/sslyze/bin/python -m pip install --quiet --disable-pip-version-check 'sslyze>=6.3'
 	@touch $@
 
 demo: setup
