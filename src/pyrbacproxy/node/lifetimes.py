@@ -47,7 +47,7 @@ def client_ca(facts: NodeFacts) -> Iterator[Outcome]:
         yield Finding(check, *trouble, why, to_do)
     if not troubled:
         first = min(newest, key=lambda one: one.not_after)
-        yield Passed(check, f"{len(newest)} authorities; first to end: {_ages(first, facts.now)}")
+        yield Passed(check, f"authorities: {len(newest)}; first to end: {_ages(first, facts.now)}")
 
 
 def _shown(facts: NodeFacts, leaf: Certificate) -> Iterator[Outcome]:

@@ -13,6 +13,8 @@ def manifests(files: HostFiles, path: str) -> list[Manifest]:
     try:
         names = files.names(path)
     except NotADirectoryError:
+        if not files.place(path).is_file():
+            raise
         return [found] if (found := _manifest(files, path)) else []
     paths = [f"{path.rstrip('/')}/{name}" for name in names if not name.startswith(".")]
     return [found for one in paths if (found := _manifest(files, one))]

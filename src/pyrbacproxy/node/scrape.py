@@ -94,7 +94,7 @@ def _shown(connection: http.client.HTTPSConnection) -> str:
 
 
 def _series(response: http.client.HTTPResponse) -> int:
-    """How many of CRI-O's series the body holds. Raises TimeoutError and OSError."""
+    """How many of CRI-O's series the body holds. Raises OSError, HTTPException."""
     until = time.monotonic() + _ALL_SECONDS
     prefix, count, rest, left = SERIES_PREFIX.encode(), 0, b"", _MOST_BYTES
     while piece := response.read1(_PIECE_BYTES):
@@ -103,6 +103,8 @@ def _series(response: http.client.HTTPResponse) -> int:
             raise TimeoutError("the answer does not end")
         *whole, rest = (rest + piece).split(b"\n")
         count += sum(line.startswith(prefix) for line in whole)
+    if response.length:  # what is still to come of a body with a length
+        raise http.client.IncompleteRead(b"", response.length)
     return count + rest.startswith(prefix)
 
 

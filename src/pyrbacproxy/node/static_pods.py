@@ -98,7 +98,7 @@ def manifest_folder(facts: NodeFacts, role: Role | None) -> Iterator[Outcome]:
     yield from found
     if not found:
         names = ", ".join(one.rpartition("/")[2] for one in _EXPECTED[role])
-        yield Passed(_CHECK, f"a {role.value}'s: {names or 'none'}")
+        yield Passed(_CHECK, f"as the role {role.value} has them: {names or 'none'}")
 
 
 def legacy_pod(facts: NodeFacts) -> Iterator[Outcome]:
@@ -182,7 +182,7 @@ def _unexpected(manifests: list[Manifest], role: Role) -> Iterator[Finding]:
             + (", as another file does" if again else ""),
             "the kubelet runs every file there, whatever its ending: which of the two does not show"
             if again
-            else f"no static pod of a {role.value} is made from it",
+            else f"no static pod of the role {role.value} is made from it",
             "keep copies elsewhere: move the older file out of the folder"
             if again
             else "find out who wrote it, then move it out of the folder; or --role is wrong",
@@ -199,7 +199,7 @@ def _missing(manifests: list[Manifest], role: Role) -> Iterator[Finding]:
                 _CHECK,
                 Severity.ERROR,
                 f"no manifest of {pod} in {MANIFESTS}",
-                f"a {role.value} runs it as a static pod",
+                f"the role {role.value} has it as a static pod",
                 f"ask its operator to install it again: `oc get clusteroperator "
                 f"{pod.partition('/')[0].removeprefix('openshift-')}`; or --role is wrong",
             )

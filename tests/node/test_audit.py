@@ -1,0 +1,62 @@
+"""The whole audit: a node that is well, one that nobody can see, and one where all is wrong."""
+
+from dataclasses import fields, replace
+
+from pyrbacproxy.node.audit import audit
+from pyrbacproxy.node.facts import Answer, LegacyPod, Manifest, NotSeen, Role
+from pyrbacproxy.node.findings import Finding, Passed, Unseen
+from pyrbacproxy.node.kubelet_settings import StaticPodPath
+from tests.node.well import BLIND, WELL
+
+CHECKS = [
+    *("role", "kubelet", "legacy-manifest", "manifests", "legacy-pod", "legacy-files"),
+    *("listener", "listener-pod", "upstream", "anonymous", "scrape", "serving-certificate"),
+    *("served-certificate", "client-ca"),
+]
+
+
+def test_a_node_that_is_well_passes_every_check() -> None:
+    outcomes = audit(WELL)
+    assert [one.check for one in outcomes] == CHECKS
+    assert [one for one in outcomes if not isinstance(one, Passed)] == []
+
+
+def test_what_nobody_sees_is_never_well() -> None:
+    blind = replace(
+        WELL,
+        static_pod_path=BLIND,
+        manifests=BLIND,
+        legacy_pod=BLIND,
+        leftovers=BLIND,
+        listeners=BLIND,
+        upstream=BLIND,
+        serving=BLIND,
+        client_ca=BLIND,
+        anonymous=BLIND,
+        scrape=BLIND,
+    )
+    seen = {"now", "role", "port", "upstream_port"}
+    still_seen = [f.name for f in fields(blind) if not isinstance(getattr(blind, f.name), NotSeen)]
+    assert set(still_seen) == seen
+    assert [one for one in audit(blind) if not isinstance(one, Unseen)] == []
+
+
+def test_every_finding_says_why_and_what_to_do() -> None:
+    outcomes = audit(
+        replace(
+            WELL,
+            role=Role.MASTER,
+            static_pod_path=StaticPodPath(""),
+            manifests=(Manifest("/m/criometricsproxy.yaml", ""), Manifest("/m/x", "ns/x")),
+            legacy_pod=LegacyPod(("sandbox",), "crictl"),
+            leftovers=("/x", "/etc/machine-config-daemon/orig/x"),
+            listeners=(),
+            upstream=(),
+            anonymous=Answer(200, ""),
+            scrape=Answer(500, ""),
+            now=WELL.now * 2,
+        )
+    )
+    found = [one for one in outcomes if isinstance(one, Finding)]
+    assert {one.check for one in found} == set(CHECKS) - {"role", "listener-pod"}
+    assert all(one.what and one.why and one.to_do for one in found)
