@@ -21,17 +21,17 @@ class Brake:
     __slots__ = ("reasons",)
 
     def __init__(self) -> None:
-        self.reasons: set[Reason] = set()
+        self.reasons: frozenset[Reason] = frozenset()
 
     def hold(self, reason: Reason) -> bool:
         """Add a reason; true when it is the first, so that reading must pause now."""
         is_first = not self.reasons
-        self.reasons.add(reason)
+        self.reasons |= {reason}
         return is_first
 
     def release(self, *reasons: Reason) -> bool:
         """Remove reasons; true when none is left but one was, so that reading may go on now."""
         if not self.reasons:
             return False
-        self.reasons.difference_update(reasons)
+        self.reasons = self.reasons.difference(reasons)
         return not self.reasons

@@ -29,7 +29,9 @@ def bind(host: str, port: int) -> list[socket.socket]:
     try:
         if not host:
             return [_bind_everywhere(port)]
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes: text would load the tables of international names, and Go looks up what it gets.
+        name = host.encode()
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         found.sort(key=lambda entry: entry[0] is not socket.AF_INET)
         family, _, _, _, address = found[0]
         return [_listen(family, address)]

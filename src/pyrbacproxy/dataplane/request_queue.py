@@ -4,7 +4,6 @@ The parser gives at most 16 requests at once and holds back what follows them, o
 request for a tunnel; it goes on when all that it gave is taken.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -21,7 +20,8 @@ class RequestQueue:
 
     def __init__(self, *, max_head_bytes: int) -> None:
         self._parser = RequestParser(max_head_bytes=max_head_bytes)
-        self._events: deque[Queued] = deque()
+        # Short, and a list takes a tenth of a deque's memory in an idle connection.
+        self._events: list[Queued] = []
 
     def __len__(self) -> int:
         return len(self._events)
@@ -49,7 +49,7 @@ class RequestQueue:
 
     def take(self) -> Queued:
         """The next event. Raises IndexError if there is none."""
-        return self._events.popleft()
+        return self._events.pop(0)
 
     def clear(self) -> None:
         """Forget what waits."""

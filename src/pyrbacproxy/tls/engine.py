@@ -16,9 +16,11 @@ _RECORD_BYTES = 16384
 # More than any suite adds to a record: header, explicit nonce, MAC, padding, and TLS 1.0's split
 # first byte.
 _OVERHEAD_BYTES = 160
-# The memory BIOs keep a third more than the largest size that they ever had, so they are fed and
-# emptied in pieces; each costs about 4 us.
-_PIECE_BYTES = 65536
+# The memory BIOs keep the largest size that they ever had, and grow by a third, record after
+# record. So they are fed and emptied in pieces, each of which costs about 4 us: four records and a
+# head before them stay just below the step from 66 to 88 KB.
+_PIECE_BYTES = 61_440
+_PIECE_OVERHEAD_BYTES = _OVERHEAD_BYTES * (1 + _PIECE_BYTES // _RECORD_BYTES)
 # Room for what OpenSSL writes of its own accord: handshake flights, alerts, key updates.
 _FLIGHT_BYTES = 8192
 
@@ -103,10 +105,7 @@ class ServerEngine:
         """Encrypt, once `is_ready`; `outgoing` then has it. Raises TlsError after `shutdown`."""
         size = len(plaintext)
         if size > _PIECE_BYTES:
-            with memoryview(plaintext) as view:
-                for start in range(0, size, _PIECE_BYTES):
-                    self.send(view[start : start + _PIECE_BYTES])
-                    self._take_out()
+            self._send_in_pieces(plaintext)
         elif size:
             try:
                 self._connection.send(plaintext)
@@ -155,6 +154,19 @@ class ServerEngine:
     def version(self) -> str:
         """The protocol version, such as "TLSv1.3"."""
         return self._connection.get_protocol_version_name()
+
+    def _send_in_pieces(self, plaintext: bytes | memoryview) -> None:
+        send, read = self._connection.send, self._connection.bio_read
+        # What waits already leaves with the first piece.
+        room = self._owed_bytes + _PIECE_BYTES + _PIECE_OVERHEAD_BYTES
+        self._owed_bytes = 0
+        with memoryview(plaintext) as view:
+            for start in range(0, len(view), _PIECE_BYTES):
+                try:
+                    send(view[start : start + _PIECE_BYTES])
+                except SSL.Error as error:
+                    raise TlsError(_reason(error)) from error
+                self._pieces.append(read(room))
 
     def _receive_in_pieces(self, ciphertext: bytes) -> bytes:
         if len(self._start) < _HEADER_BYTES:
