@@ -11,6 +11,7 @@ import logging
 import os
 import resource
 import signal
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -18,8 +19,10 @@ from pyrbacproxy.assembly import Assembly, Certificates, Sockets
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.listener import Listener, bind
 from pyrbacproxy.observe.logs import structured
-from pyrbacproxy.opening import Opening
 from pyrbacproxy.tls.watched_files import TlsFileError
+
+if TYPE_CHECKING:
+    from pyrbacproxy.opening import Opening
 
 _LOG = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -104,11 +107,14 @@ class _Program:
         await assembly.close()
         return status
 
-    def _opening(self, assembly: Assembly) -> Opening | None:
+    def _opening(self, assembly: Assembly) -> "Opening | None":
         """What waits for the secure port, if anything does."""
         settings = self._settings
         if settings.secure is None or not settings.gate.has_waits:
             return None
+        # Imported by those who wait: to the others it would only be memory.
+        from pyrbacproxy.opening import Opening  # noqa: PLC0415
+
         return Opening(
             settings.gate,
             settings.secure,

@@ -40,6 +40,7 @@ from pyrbacproxy.endpoints import (
     shutdown,
     uncounted,
 )
+from pyrbacproxy.handler import Handler
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.reviewer import Reviewer
@@ -143,14 +144,7 @@ class Assembly:
         checks = self._checks(is_stopping)
         program = running_program(settings.pages)
         self._metrics_page = self._numbers(program, checks)
-        pages = endpoints_handler(
-            settings.pages,
-            program,
-            authenticator,
-            settings.static_rules,
-            checks=checks,
-            others={b"/metrics": self._metrics_page},
-        )
+        pages = self._pages(program, authenticator, checks) or access.handle
         services = partial(
             Services,
             runner=self._reviewer,
@@ -205,6 +199,22 @@ class Assembly:
         if sockets:
             self._metrics_page.listeners[name] = listener
         return listener
+
+    def _pages(
+        self, program: Program, authenticator: Authenticator, checks: tuple[Look, ...]
+    ) -> Handler | None:
+        """The endpoints port's handler; None without such a port, where nobody asks."""
+        settings = self._settings
+        if settings.endpoints is None:
+            return None
+        return endpoints_handler(
+            settings.pages,
+            program,
+            authenticator,
+            settings.static_rules,
+            checks=checks,
+            others={b"/metrics": self._metrics_page},
+        )
 
     def _numbers(self, program: Program, checks: tuple[Look, ...]) -> MetricsPage:
         certificates = self._certificates

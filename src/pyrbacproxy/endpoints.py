@@ -5,20 +5,16 @@ whatever is down.
 """
 
 import os
-import random
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
 
-from pyrbacproxy.admin.access import PageAccess, rules_for_pages
-from pyrbacproxy.admin.attributes import component_attributes, node_attributes
 from pyrbacproxy.admin.health import Check, Look
-from pyrbacproxy.admin.pages import Page, Pages, health_pages, page_table
 from pyrbacproxy.admin.status import PageSettings, Program
-from pyrbacproxy.admin.statusz import DELIMITERS
 from pyrbacproxy.authn.authenticator import Authenticator
 from pyrbacproxy.authz.authorizer import UnionAuthorizer
 from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
@@ -31,6 +27,9 @@ from pyrbacproxy.observe.process_start import process_started_at
 from pyrbacproxy.record import ExchangeRecord
 from pyrbacproxy.reviews import Answer, Review, ReviewFailed
 
+if TYPE_CHECKING:
+    from pyrbacproxy.admin.pages import Page
+
 
 def endpoints_handler(
     settings: PageSettings,
@@ -39,11 +38,22 @@ def endpoints_handler(
     rules: tuple[StaticRule, ...],
     *,
     checks: tuple[Look, ...],
-    others: dict[bytes, Page],
+    others: "dict[bytes, Page]",
 ) -> Handler:
     """Answers on the endpoints port. `checks` come in the order in which they are listed, `ping`
     first; `others` are pages beyond status, flags, health and version.
     """
+    # Imported by those who serve pages: to the others it would only be memory.
+    import random  # noqa: PLC0415
+
+    from pyrbacproxy.admin.access import PageAccess, rules_for_pages  # noqa: PLC0415
+    from pyrbacproxy.admin.attributes import (  # noqa: PLC0415
+        component_attributes,
+        node_attributes,
+    )
+    from pyrbacproxy.admin.pages import Pages, health_pages, page_table  # noqa: PLC0415
+    from pyrbacproxy.admin.statusz import DELIMITERS  # noqa: PLC0415
+
     attributes = node_attributes(settings.node_name) if settings.node_name else component_attributes
     authorizer = UnionAuthorizer(
         (StaticAuthorizer(rules_for_pages(rules)), SubjectAccessReviewAuthorizer())

@@ -7,7 +7,6 @@ from OpenSSL import SSL
 
 from pyrbacproxy.admin.health import Look
 from pyrbacproxy.admin.status import COMPONENT, PageSettings, Program
-from pyrbacproxy.admin.version import version_info
 from pyrbacproxy.dataplane.listener import Listener
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers
@@ -71,6 +70,9 @@ class MetricsPage:
         return Response(200, Headers(lines), written.body)
 
     def _gauges(self) -> Gauges:
+        # As above.
+        from pyrbacproxy.admin.version import version_info  # noqa: PLC0415
+
         settings, expires_at = self._settings, expiry(self._serving())
         checks = [look() for look in self._checks]
         return Gauges(

@@ -6,7 +6,6 @@ The tree is walked only as deep as asked, so aliases can neither loop nor multip
 loader reads it, not libyaml, which refuses `{static:}` (Go does not); a thousand rules take 0.4 s.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -157,6 +156,9 @@ class Tree:
         self, entry: Entry, spelling: str, known: Iterable[str], *, is_strict: bool
     ) -> None:
         lowered = {name.casefold(): name for name in known}
+        # Late, for it is wanted by few.
+        import difflib  # noqa: PLC0415
+
         near = difflib.get_close_matches(spelling.casefold(), lowered, 1)
         hint = f', did you mean "{lowered[near[0]]}"?' if near else ""
         if is_strict:

@@ -7,16 +7,22 @@ and are gone before anybody connects.
 
 import os
 import ssl
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tempfile
 
 _MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- what is made in it is a folder of mode 0700
 
 
-def secret_folder() -> tempfile.TemporaryDirectory[str]:
+def secret_folder() -> "tempfile.TemporaryDirectory[str]":
     """A folder of our own for secrets in transit, in memory if possible; its context manager
     removes it.
     """
+    # Late, for it is half a MiB and most proxies need no such folder.
+    import tempfile  # noqa: PLC0415
+
     is_there = os.access(_MEMORY_FOLDER, os.W_OK)
     return tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if is_there else None)
 
