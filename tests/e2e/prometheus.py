@@ -1,6 +1,6 @@
-"""Debian's prometheus with one scrape job, asked through its own HTTP API."""
+"""Debian's prometheus with scrape jobs, asked through its own HTTP API."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import aiohttp
 import yaml
@@ -9,7 +9,7 @@ from tests.e2e.programs import LISTENING, Program, Programs, debian
 
 
 class Prometheus:
-    """A running one that scrapes one target."""
+    """A running one."""
 
     def __init__(self, program: Program, address: str) -> None:
         self._program = program
@@ -59,8 +59,13 @@ async def start_prometheus(
         "static_configs": [{"targets": [target]}],
         **credentials,
     }
+    return await start_jobs(programs, [job])
+
+
+async def start_jobs(programs: Programs, jobs: Sequence[Mapping[str, object]]) -> Prometheus:
+    """Scrape as these `scrape_configs` say."""
     config = programs.folder / "prometheus.yaml"
-    config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    config.write_text(yaml.safe_dump({"scrape_configs": list(jobs)}))
     program = programs.start(
         "prometheus",
         debian("prometheus"),
