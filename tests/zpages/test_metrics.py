@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.field_reports.harness import Answer
+from tests.field_reports.harness import Answer, bearer, get
+from tests.field_reports.servers import user
 from tests.zpages.pages import NODE_MODE, PageLab, Pages, shipped
 
 STATUSZ = "Accept: application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
@@ -127,6 +128,25 @@ def test_z_g16_metrics_are_there_without_upstream_and_api_server(pages: PageLab)
     refusals = 'kube_rbac_proxy_requests_total{code="4xx",outcome="unauthenticated"}'
     assert numbers[refusals] == 1
     assert numbers['kube_rbac_proxy_connections_accepted_total{listener="secure"}'] >= 1
+
+
+def test_metrics_say_whether_an_answer_was_remembered(pages: PageLab) -> None:
+    served = pages.start(is_own=True)
+    asked = get("/metrics", bearer(pages.lab.token(user("mon", "system:monitoring"))))
+    for _ in range(2):
+        with served.proxy.connect() as client:
+            # The second is remembered by the connection itself.
+            for _ in range(2):
+                client.send(asked)
+                assert client.answer().status == 200
+    numbers = shown(served)
+    name = "kube_rbac_proxy_authentications_total"
+    assert numbers[f'{name}{{source="token_review"}}'] == 1
+    assert numbers[f'{name}{{source="token_cache"}}'] == 3
+    name = "kube_rbac_proxy_authorizations_total"
+    assert numbers[f'{name}{{source="subject_access_review"}}'] == 1
+    assert numbers[f'{name}{{source="cache"}}'] == 3
+    assert numbers['kube_rbac_proxy_tls_handshakes_total{version="TLSv1.3"}'] >= 2
 
 
 def test_metrics_pass_promtool_and_name_nobody(pages: PageLab) -> None:
