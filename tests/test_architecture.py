@@ -91,7 +91,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks http1.framing http1.head http1.writer record",
     "dataplane.response_side": "dataplane.heads dataplane.services dataplane.sinks "
     "http1.forwarding http1.head http1.parser http1.response http1.writer record",
-    "dataplane.decision_memory": "handler http1.parser peer record",
+    "dataplane.decision_memory": "handler http1.head http1.parser peer record",
     "dataplane.services": "dataplane.decision_memory dataplane.heads dataplane.limits "
     "dataplane.sinks handler http1.head "
     "record",

@@ -1,8 +1,11 @@
+from dataclasses import fields, is_dataclass, replace
+
 import pytest
 
 from pyrbacproxy.dataplane import decision_memory
 from pyrbacproxy.dataplane.decision_memory import DecisionMemory, Question, Remembered
 from pyrbacproxy.handler import Handler
+from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.http1.parser import RequestParser, RequestReceived
 from pyrbacproxy.peer import ClientCertificate, Peer
 from tests.dataplane.dialogue import ALLOWED, forwarding_handler
@@ -44,7 +47,40 @@ def test_the_same_bytes_from_an_equal_peer_are_known() -> None:
     kept = decision(head())
     memory.keep(kept)
     for peer in (PEER, Peer("192.0.2.1", ALICE)):
-        assert memory.recall(head().raw, peer, forwarding_handler, 59.0) is kept
+        found = memory.recall(head().raw, peer, forwarding_handler, 59.0)
+        assert found is not None
+        assert found.upstream_head == kept.upstream_head
+        assert found.question.received.head.method == b"GET"
+        assert found.question.received.target.path == "/x"
+
+
+def test_what_outlives_the_connection_holds_no_credential() -> None:
+    memory = DecisionMemory()
+    received = head("/x?access_token=hush", "Authorization: Bearer hush")
+    memory.keep(decision(received))
+    assert knows(memory, received)
+    assert "hush" not in _everything(memory._kept)
+
+
+@pytest.mark.parametrize("line", [b"authorization: Basic aHVzaA==", b"Cookie: id=hush"])
+def test_a_head_that_carries_a_credential_on_is_not_kept(line: bytes) -> None:
+    memory = DecisionMemory()
+    kept = decision(head())
+    memory.keep(replace(kept, upstream_head=b"GET /x HTTP/1.1\r\nHost: h\r\n" + line))
+    assert not knows(memory, head())
+
+
+def _everything(value: object) -> str:
+    """All text below a value, whatever its repr hides."""
+    if isinstance(value, dict):
+        return _everything([*value.keys(), *value.values()])
+    if isinstance(value, list | tuple):
+        return " ".join(map(_everything, value))
+    if is_dataclass(value):
+        return _everything([getattr(value, field.name) for field in fields(value)])
+    if isinstance(value, Headers):
+        return _everything(value.pairs)
+    return str(value)
 
 
 @pytest.mark.parametrize(
