@@ -140,7 +140,7 @@ def test_a_version_that_cannot_be(value: str, capsys: Output) -> None:
     assert f'Error: invalid argument "{value}" for "--version" flag' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["demo", "kubelet-config"])
+@pytest.mark.parametrize("command", ["audit", "demo", "kubelet-config"])
 def test_a_command_is_one_only_as_the_first_word(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:

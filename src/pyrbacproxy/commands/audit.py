@@ -38,7 +38,7 @@ def _parser() -> Arguments:
     parser = Arguments("audit", __doc__, _EXIT_CODES)
     parser.add_argument(
         "--role",
-        type=Role,
+        type=_role,
         metavar="{worker,master,arbiter}",
         help="which static pods the node needs; without it, guessed from its manifests",
     )
@@ -114,6 +114,14 @@ def _token(file: str) -> str:
     if not token or not all("!" <= letter <= "~" for letter in token):
         raise CredentialError(f"{file}: holds no token")
     return token
+
+
+def _role(text: str) -> Role:
+    try:
+        return Role(text)
+    except ValueError:
+        roles = ", ".join(role.value for role in Role)
+        raise argparse.ArgumentTypeError(f"{text} is none of {roles}") from None
 
 
 def _folder(text: str) -> Path:

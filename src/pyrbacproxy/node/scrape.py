@@ -35,6 +35,10 @@ class CredentialError(Exception):
     """A file of credentials or authorities cannot be used; says which and why."""
 
 
+class _EndlessError(Exception):
+    """An answer is larger or slower than any of CRI-O's."""
+
+
 def client_context(credential: Credential | None = None, ca_file: str = "") -> ssl.SSLContext:
     """A client's context. Raises CredentialError.
 
@@ -75,10 +79,14 @@ def ask(
         connection.request("GET", METRICS_PATH, headers=headers)
         response = connection.getresponse()
         return Answer(response.status, shown, _series(response))
+    except TimeoutError:
+        return NoAnswer(f"silence for {_WAIT_SECONDS:.0f} s")
     except ssl.SSLError as error:
         return NoAnswer(f"TLS: {error.reason or error}")
     except OSError as error:
         return NoAnswer(error.strerror or str(error))
+    except _EndlessError:
+        return NoAnswer("the answer does not end")
     except http.client.HTTPException as error:
         return NoAnswer(f"no HTTP: {type(error).__name__}")
     finally:
@@ -94,13 +102,13 @@ def _shown(connection: http.client.HTTPSConnection) -> str:
 
 
 def _series(response: http.client.HTTPResponse) -> int:
-    """How many of CRI-O's series the body holds. Raises OSError, HTTPException."""
+    """How many of CRI-O's series the body holds. Raises OSError and HTTPException."""
     until = time.monotonic() + _ALL_SECONDS
     prefix, count, rest, left = SERIES_PREFIX.encode(), 0, b"", _MOST_BYTES
     while piece := response.read1(_PIECE_BYTES):
         left -= len(piece)
         if left < 0 or time.monotonic() > until:
-            raise TimeoutError("the answer does not end")
+            raise _EndlessError
         *whole, rest = (rest + piece).split(b"\n")
         count += sum(line.startswith(prefix) for line in whole)
     if response.length:  # what is still to come of a body with a length
