@@ -143,19 +143,23 @@ def ratios(ours: Load, other: Load) -> Iterator[str]:
 
 def memory(around: World, contenders: Sequence[Contender], seconds: int) -> None:
     """Resident memory of fresh processes: idle, after load, and with idle connections."""
-    table("proxy", "MiB idle", "MiB after load", "KiB per idle connection")
+    after = (f"MiB after {name}" for name in SIZES)
+    table("proxy", "MiB idle", *after, "KiB per idle connection")
     for contender in contenders:
         with contender.running(around) as (program, port):
             idle = program.resident_mib()
+            loaded = []
             for size in SIZES.values():
                 if contender.token:
                     loads.wrk(program, port, size, seconds)
                 else:
                     loads.plain(port, contender.context(around), size, seconds)
-            loaded = program.resident_mib()
+                # The load's connections are just being closed.
+                time.sleep(0.5)
+                loaded.append(f"{program.resident_mib():.1f}")
         with contender.running(around) as (program, port):
             each = idle_connection_kib(around, contender, program, port)
-        row(contender.name, f"{idle:.1f}", f"{loaded:.1f}", f"{each:.1f}")
+        row(contender.name, f"{idle:.1f}", *loaded, f"{each:.1f}")
 
 
 def idle_connection_kib(around: World, contender: Contender, program: Program, port: int) -> float:
