@@ -15,6 +15,7 @@ _ABOUT = (
 _USAGE = """Usage:
   pyrbacproxy [flags]          serve
   pyrbacproxy demo [flags]     show it at work on this machine
+  pyrbacproxy audit [flags]    is the node's legacy proxy gone, and does the new one serve?
 """
 _COLUMNS = 100
 _INDENT = " " * 10
