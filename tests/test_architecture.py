@@ -22,15 +22,15 @@ ALLOWED: dict[str, str] = {
     "__main__": "cli",
     "cli": "app commands.* config.* observe.logs",
     "app": "assembly config.settings dataplane.listener observe.logs opening tls.watched_files",
-    "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate startup.watch "
-    "tls.contexts",
+    "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate "
+    "startup.watch tls.contexts",
     "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
     "authz.subject_access_review handler kube.reviewer measuring observe.metrics "
     "observe.process_start record reviews",
     "measuring": "admin.health admin.status admin.version dataplane.listener handler http1.head "
     "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
-    "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy handler "
-    "http1.* kube.* measuring observe.* peer record reviews tls.* user",
+    "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy "
+    "handler http1.* kube.* measuring observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
     "commands.arguments": "",
     "commands.audit": "commands.arguments commands.audit_report node.*",
