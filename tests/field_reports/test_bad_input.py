@@ -279,6 +279,16 @@ def test_a_problem_has_its_line(lab: Lab) -> None:
 
 # --- kubeconfigs ----------------------------------------------------------------------
 
+
+def of_cluster(**fields: str) -> dict[str, object]:
+    return KUBECONFIG | {"clusters": [{"name": "there", "cluster": fields}]}
+
+
+def of_user(**fields: str) -> dict[str, object]:
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    return KUBECONFIG | {"users": [{"name": "me", "user": named}]}
+
+
 KUBECONFIGS: dict[str, tuple[dict[str, object] | str, list[str]]] = {
     "no-yaml": ("clusters: [", []),
     "text": ("hello", []),
@@ -286,39 +296,14 @@ KUBECONFIGS: dict[str, tuple[dict[str, object] | str, list[str]]] = {
     "no-current-context": (KUBECONFIG | {"current-context": ""}, []),
     "unknown-context": (KUBECONFIG | {"current-context": "elsewhere"}, ["elsewhere"]),
     "unknown-cluster": (KUBECONFIG | {"clusters": []}, ["there"]),
-    "no-server": (KUBECONFIG | {"clusters": [{"name": "there", "cluster": {}}]}, []),
+    "no-server": (of_cluster(), []),
     "ca-missing": (
-        KUBECONFIG
-        | {
-            "clusters": [
-                {
-                    "name": "there",
-                    "cluster": {
-                        "server": "https://127.0.0.1:6443",
-                        "certificate-authority": "/nowhere/ca.crt",
-                    },
-                }
-            ]
-        },
+        of_cluster(server="https://127.0.0.1:1", **{"certificate-authority": "/nowhere/ca.crt"}),
         ["/nowhere/ca.crt"],
     ),
-    "token-file-missing": (
-        KUBECONFIG | {"users": [{"name": "me", "user": {"tokenFile": "/nowhere/token"}}]},
-        ["/nowhere/token"],
-    ),
+    "token-file-missing": (of_user(tokenFile="/nowhere/token"), ["/nowhere/token"]),
     "certificate-missing": (
-        KUBECONFIG
-        | {
-            "users": [
-                {
-                    "name": "me",
-                    "user": {
-                        "client-certificate": "/nowhere/me.crt",
-                        "client-key": "/nowhere/me.key",
-                    },
-                }
-            ]
-        },
+        of_user(client_certificate="/nowhere/me.crt", client_key="/nowhere/me.key"),
         ["/nowhere/me.crt"],
     ),
 }
