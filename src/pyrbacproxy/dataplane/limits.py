@@ -23,7 +23,7 @@ class Limits:
     upstream_handshake_seconds: float = 10.0
     upstream_idle_seconds: float = 90.0
     max_idle_upstreams: int = 100
-    write_high_water_bytes: int = 131_072
+    write_high_water_bytes: int = 262_144
     # An upstream that sends no 100 (Continue) gets the body after this (reference 6.2).
     continue_seconds: float = 1.0
     # A client that ended its sending may be gone altogether: when `dataplane.exchange` looks.
