@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from pyrbacproxy.demo.pki import Authority
-from tests.e2e.handover import RULES, SCRAPER
+from tests.e2e.handover import MANIFESTS, RULES, SCRAPER
 from tests.e2e.programs import Programs, free_port
 
 NAMESPACE = "openshift-machine-config-operator"
 SIDECAR_UID = "0b7b2a4c-1f3e-4d5a-8c9b-0123456789ab"
 LEGACY_UID = "0123456789abcdef0123456789abcdef"
-MANIFESTS = "etc/kubernetes/manifests"
 SERVING = "var/lib/kubelet/pki/kubelet-server-2026.pem"
+ETCD = "etcd-pod.yaml"
 CONTROL_PLANE = {
-    "etcd-pod.yaml": ("openshift-etcd", "etcd"),
+    ETCD: ("openshift-etcd", "etcd"),
     "kube-apiserver-pod.yaml": ("openshift-kube-apiserver", "kube-apiserver"),
     "kube-controller-manager-pod.yaml": (
         "openshift-kube-controller-manager",
@@ -98,8 +99,9 @@ class AuditedNode:
         self.credential = rack.scraper
         self.words: list[str] = []
         for name in (MANIFESTS, f"var/log/pods/{NAMESPACE}_machine-config-daemon-x_{SIDECAR_UID}"):
-            (self.root / name).mkdir(parents=True)
+            (self.root / name).mkdir(parents=True, exist_ok=True)
         self.put("etc/kubernetes/kubelet.conf", 'kind: KubeletConfiguration\nstaticPodPath: ""\n')
+        self.put("etc/machine-config-daemon/currentconfig", "")
         self.put("etc/kubernetes/kubelet-ca.crt", self.rack.authority.certificate_file.read_text())
         self.put(SERVING, self.rack.pair.combined_file.read_text())
         (self.root / SERVING).with_name("kubelet-server-current.pem").symlink_to(f"/{SERVING}")
@@ -135,13 +137,20 @@ class AuditedNode:
 
     def becomes_a_master(self) -> None:
         """With the control plane's four pods."""
-        for file, (namespace, name) in CONTROL_PLANE.items():
+        self._runs_static_pods("master", CONTROL_PLANE)
+
+    def becomes_an_arbiter(self) -> None:
+        """With etcd alone."""
+        self._runs_static_pods("arbiter", {ETCD: CONTROL_PLANE[ETCD]})
+
+    def _runs_static_pods(self, role: str, pods: Mapping[str, tuple[str, str]]) -> None:
+        for file, (namespace, name) in pods.items():
             self.put_pod(file, namespace, name)
         self.put(
             "etc/kubernetes/kubelet.conf",
             "kind: KubeletConfiguration\nstaticPodPath: /etc/kubernetes/manifests\n",
         )
-        self.words.append("--role=master")
+        self.words.append(f"--role={role}")
 
     def sees(self, pid: int, cgroup: str) -> None:
         """Show a real process in a made-up cgroup."""

@@ -26,7 +26,8 @@ authorization:
 """
 OLD, NEW = "old", "new"
 HELD = ("--wait-for-port", "--wait-for-serving-cert")
-_BODY = "metric 1\n" * 2000
+MANIFESTS = "etc/kubernetes/manifests"
+_BODY = "container_runtime_crio_operations_total 1\n" * 500
 _SCRAPES_PER_SECOND = 20
 _LOOKS_PER_SECOND = 10
 
@@ -85,16 +86,18 @@ class Node:
         self.host = host
         self._programs = programs
         self._upstream = upstream
+        self.upstream_port = int(upstream.rstrip("/").rpartition(":")[2])
         self._authority = authority
         self.folder = programs.folder / f"node-{self.port}"
-        self.manifest = self.folder / "manifests" / "criometricsproxy.yaml"
+        # Below where an audit looks for the host's root.
+        self.manifest = self.folder / "host" / MANIFESTS / "criometricsproxy.yaml"
         self.manifest.parent.mkdir(parents=True)
         self.manifest.write_text("kind: Pod\n")
         rules = self.folder / "rules.yaml"
         rules.write_text(RULES)
         self._rules = rules
-        scraper = authority.client(f"scraper-{self.port}", SCRAPER)
-        self.scraper = Visitor(authority, scraper)
+        self.credential = authority.client(f"scraper-{self.port}", SCRAPER)
+        self.scraper = Visitor(authority, self.credential)
         self.stranger = Visitor(authority, None)
 
     async def start_old(self, host: str | None = None) -> Program:

@@ -17,7 +17,6 @@ from pyrbacproxy.commands import audit
 from pyrbacproxy.demo.pki import Authority
 from tests.e2e.audited import (
     LEGACY_UID,
-    MANIFESTS,
     NAMESPACE,
     SERVING,
     AuditedNode,
@@ -26,6 +25,7 @@ from tests.e2e.audited import (
     expired_certificate,
     pod,
 )
+from tests.e2e.handover import MANIFESTS
 from tests.e2e.programs import Programs, free_port
 
 pytestmark = pytest.mark.e2e

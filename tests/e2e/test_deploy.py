@@ -91,7 +91,7 @@ class MachineConfigNode(Node):
         self.programs = programs
         objects = rendered(BASE)
         self.container = sidecar(objects, "DaemonSet")
-        self.root = Host(self.folder / "host", objects, "DaemonSet")
+        self.root = Host(self.folder / "mounts", objects, "DaemonSet")
         self.root.fill_node(authority)
         path = flags(self.container)["wait-for-absent"]
         self.manifest = self.root.at(path)

@@ -1,15 +1,21 @@
 """The old proxy's port goes to the new one: the rehearsal of an upgrade, and what may go wrong."""
 
+import asyncio
+import json
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from pyrbacproxy.commands import audit
 from pyrbacproxy.demo.pki import Authority
+from tests.e2e.audited import SERVING, AuditedNode, Rack, Serving
 from tests.e2e.handover import GATE_PAGE, HELD, NEW, OLD, Answer, Node, crio, probing, scraping
-from tests.e2e.programs import Programs
+from tests.e2e.programs import Program, Programs
 
 pytestmark = pytest.mark.e2e
 
@@ -24,6 +30,11 @@ async def make_node(authority: Authority, programs: Programs) -> AsyncIterator[M
 
 
 @pytest.fixture
+def rack(authority: Authority, programs: Programs) -> Rack:
+    return Rack(authority, programs)
+
+
+@pytest.fixture
 def node(make_node: MakeNode) -> Node:
     return make_node()
 
@@ -31,13 +42,16 @@ def node(make_node: MakeNode) -> Node:
 # --- the rehearsal ----------------------------------------------------------------------
 
 
-async def test_six_nodes_roll_one_after_another(make_node: MakeNode) -> None:
-    nodes = {name: make_node() for name in NODES}
+async def test_six_nodes_roll_one_after_another(
+    make_node: MakeNode, rack: Rack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {name: make_node("") for name in NODES}
     old = {name: await node.start_old() for name, node in nodes.items()}
+    pairs = {name: node.pair(NEW) for name, node in nodes.items()}
     new = {}
     # The operator waits for the DaemonSet's rollout before it drops the manifests.
     for name, node in nodes.items():
-        new[name] = node.start_new(node.absent(), *HELD)
+        new[name] = node.start_new(node.absent(), *HELD, pair=pairs[name])
         await node.says(new[name], "[+]startup-gate ok (waiting: manifest, ")
     for name, node in nodes.items():
         async with scraping(node) as scrapes, probing(node) as probes:
@@ -52,9 +66,32 @@ async def test_six_nodes_roll_one_after_another(make_node: MakeNode) -> None:
         check_hand_over(scrapes, ended_at)
         assert [probe.status for probe in probes if probe.status != 200] == []
         assert node.holders() == [new[name].pid]
+        outcomes = await audited(as_audited(node, name, rack, new[name], pairs[name]), capsys)
+        assert [one for one in outcomes if one["status"] != "ok"] == []
     for name, node in nodes.items():
         assert (await node.scrape()).server == NEW
         assert new[name].stop() == 0
+
+
+def as_audited(node: Node, name: str, rack: Rack, new: Program, pair: Path) -> AuditedNode:
+    """The rolled node, with what else a node of its role has."""
+    serving = Serving(node.port, new.pid, node.upstream_port, os.getpid())
+    found = AuditedNode(node.folder, rack, serving)
+    found.put(SERVING, pair.read_text())
+    found.credential = node.credential
+    if name.startswith("master"):
+        found.becomes_a_master()
+    elif name.startswith("arbiter"):
+        found.becomes_an_arbiter()
+    return found
+
+
+async def audited(node: AuditedNode, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """Every outcome of its audit."""
+    # In a thread, since the upstream is served by this one.
+    await asyncio.to_thread(audit.run, [*node.command_line(), "--output=json"])
+    outcomes: list[dict[str, str]] = json.loads(capsys.readouterr().out)["checks"]
+    return outcomes
 
 
 async def _enough(scrapes: list[Answer], server: str) -> bool | None:
