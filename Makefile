@@ -9,16 +9,19 @@ endif
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
 
-# Debian packages and the program each one brings: the end-to-end tests, the demo's curl lines and the benchmark run them.
+# Debian packages and the program, or file, each one brings: the end-to-end tests, the demo's curl lines, the benchmark and
+# the standalone binary take them.
 TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
-	nginx-light:nginx wrk:wrk
+	nginx-light:nginx wrk:wrk gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-dev:/usr/include/zlib.h \
+	mmdebstrap:mmdebstrap
 
-.PHONY: setup demo test e2e check docs bench image clean
+.PHONY: setup demo test e2e check docs bench image binary clean
 
 setup: $(STAMP)
 
 # sslyze, which scans the TLS listeners in the end-to-end tests, has an environment of its own: it
-# takes no cryptography from 47 on, and ours must not be held back by a test's tool.
+# takes no cryptography from 47 on, and ours must not be held back by a test's tool. So has the standalone binary, which
+# would else hold what only tests import.
 # Runs again only when one of these files changed, and asks apt only for what is missing: with
 # everything in place, no target needs the network.
 $(STAMP): pyproject.toml Makefile
@@ -28,6 +31,8 @@ $(STAMP): pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m venv $(VENV)/sslyze
 	$(VENV)/sslyze/bin/python -m pip install --quiet --disable-pip-version-check 'sslyze>=6.3'
+	$(BIN)/python -m venv $(VENV)/binary
+	$(VENV)/binary/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[binary]'
 	@touch $@
 
 demo: setup
@@ -56,6 +61,10 @@ bench: setup
 
 image:
 	docker build --tag pyrbacproxy .
+
+# One file for a node without Python: build/pyrbacproxy.
+binary: setup
+	$(VENV)/binary/bin/python packaging/binary/build.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage src/*.egg-info

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that the Makefile names, when root; says what is missing when not.
 #
-# packages  "package:program ..." - a package counts as present when its program is found
+# packages  "package:program ..." - a package counts as present when its program, or file, is found
 # python    the interpreter that will make the virtual environment
 #
 # Debian starts some services when their package is installed. None of them is wanted: a
@@ -12,7 +12,7 @@ PATH=$PATH:/usr/sbin:/sbin # nginx lives there, and an ordinary user's PATH lack
 
 missing=""
 for pair in $packages; do
-	command -v "${pair#*:}" >/dev/null || missing="$missing ${pair%%:*}"
+	command -v "${pair#*:}" >/dev/null || [ -e "${pair#*:}" ] || missing="$missing ${pair%%:*}"
 done
 if [ -z "$python" ]; then
 	missing="$missing python3 python3-venv"
