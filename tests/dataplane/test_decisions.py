@@ -3,6 +3,7 @@ from math import inf
 
 import pytest
 
+from pyrbacproxy.dataplane.decision_memory import DecisionMemory
 from pyrbacproxy.dataplane.decisions import Decisions
 from pyrbacproxy.dataplane.exchange import Exchange
 from pyrbacproxy.dataplane.sinks import Ending
@@ -62,6 +63,26 @@ def test_the_same_head_is_forwarded_without_another_look() -> None:
     assert talk.client.done == [Ending.KEEP_ALIVE]
     assert exchange.record.decided is ALLOWED
     assert (exchange.record.method, exchange.record.path) == ("GET", "/x")
+
+
+def test_what_a_connection_asked_last_is_found_without_a_look_into_the_memory() -> None:
+    talk = Talk(usable_until=60.0)
+    talk.ask(head())
+    known = talk.decisions.recall(head().raw, PEER)
+    talk.world.services.memory = DecisionMemory()
+    assert talk.decisions.recall(head().raw, PEER) is known is not None
+    for change in ("bytes", "peer", "time", "handler"):
+        decisions = talk.decisions
+        talk.now = 60.0 if change == "time" else 5.0
+        asked = head("/x", "X: 1") if change == "bytes" else head()
+        peer = Peer(PEER.address) if change == "peer" else PEER
+        talk.world.services.handler = (
+            (lambda request: forwarding_handler(request))  # noqa: PLW0108 - another object
+            if change == "handler"
+            else forwarding_handler
+        )
+        decisions._known, decisions._known_bytes, decisions._known_peer = known, head().raw, PEER
+        assert decisions.recall(asked.raw, peer) is None, change
 
 
 def test_another_connection_knows_it_too() -> None:

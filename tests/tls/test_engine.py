@@ -96,6 +96,14 @@ def test_several_answers_go_out_together() -> None:
     assert client.hear(b"".join(server.outgoing())) == b"head" + b"body" * 50_000 + b"end"
 
 
+def test_nothing_is_said_after_the_end() -> None:
+    _, server = connected()
+    server.shutdown()
+    for size in (1, 1_000_000):
+        with pytest.raises(TlsError):
+            server.send(b"x" * size)
+
+
 def test_a_long_chain_goes_out_whole() -> None:
     links = tuple(authority(f"CN={'x' * 60}").certificate for _ in range(40))
     pair = ServingPair(chain=(SERVER.certificate, *links), key=SERVER.pair.key)
