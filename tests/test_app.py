@@ -106,12 +106,48 @@ def test_a_taken_port_ends_the_start_and_leaves_no_other_bound(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        address = Address("127.0.0.1", port, f"127.0.0.1:{port}")
+        address = Address("127.0.0.1", port, "", "--port-of-pages=1")
         assert app.serve(replace(settings, endpoints=address)) == 1
-    assert f"127.0.0.1:{port}" in caplog.text
+    text = f"--port-of-pages=1: cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert caplog.messages == [f'"command failed" err="{text}"']
     assert settings.secure is not None
     with socket.create_server(("127.0.0.1", settings.secure.port)):
         """The first address is free again."""
+
+
+def test_all_addresses_that_cannot_be_had_are_told_at_once(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    free = _free_address()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = replace(
+            settings,
+            secure=Address("127.0.0.1", port, "", "--a=1"),
+            insecure=free,
+            endpoints=Address("192.0.2.1", 80, "", "--b=2 --c=3"),
+        )
+        assert app.serve(settings) == 1
+    texts = (
+        f"--a=1: cannot listen on 127.0.0.1:{port}: Address already in use",
+        "--b=2 --c=3: cannot listen on 192.0.2.1:80: Cannot assign requested address",
+    )
+    assert caplog.messages == [f'"command failed" err="{text}"' for text in texts]
+    with socket.create_server(("127.0.0.1", free.port)):
+        """The one that could be had is free again."""
+
+
+def test_a_port_that_cannot_be_had_late_is_told_with_its_flag(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = GateSettings(absent_paths=(str(tmp_path / "gone"),))
+    address = Address("192.0.2.1", 80, "", "--a=1")
+    endpoints = _free_address()
+    assert app.serve(replace(settings, secure=address, endpoints=endpoints, gate=gate)) == 1
+    text = "--a=1: cannot listen on 192.0.2.1:80: Cannot assign requested address"
+    assert f'"command failed" err="{text}"' in caplog.messages
+    with socket.create_server(("127.0.0.1", endpoints.port)):
+        """The endpoints port is free again."""
 
 
 @pytest.mark.usefixtures("_few_descriptors")

@@ -31,27 +31,49 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def serve(settings: Settings) -> int:
     """Serves until a signal; returns the exit status: 0 after a signal, 1 when the start fails."""
     _raise_descriptor_limit()
+    secure = None if settings.gate.has_waits else settings.secure
     try:
         certificates = Certificates(settings)
-        secure = None if settings.gate.has_waits else settings.secure
         sockets = _bound((secure, settings.insecure, settings.endpoints))
-    except (OSError, TlsFileError) as error:
-        return _failed(error)
+    except TlsFileError as error:
+        return _failed(str(error))
+    except _NotBoundError as error:
+        return _failed(*error.problems)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_Program(settings, certificates).run(*sockets))
 
 
+class _NotBoundError(Exception):
+    """Addresses that cannot be had; each of `problems` names its flag."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
 def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
-    """The listening sockets of each address, none for None. All or, with an OSError, none."""
+    """The listening sockets of each address, none for None. All or, with _NotBoundError, none."""
+    problems: list[str] = []
     with contextlib.ExitStack() as on_failure:
-        bound = []
+        bound: list[Sockets] = []
         for address in addresses:
-            sockets = [] if address is None else bind(address.host, address.port)
+            sockets: Sockets = []
+            if address is not None:
+                try:
+                    sockets = bind(address.host, address.port)
+                except OSError as error:
+                    problems.append(_not_had(address, error))
             for listening in sockets:
                 on_failure.callback(listening.close)
             bound.append(sockets)
+        if problems:
+            raise _NotBoundError(problems)
         on_failure.pop_all()
     return bound
+
+
+def _not_had(address: Address, error: OSError) -> str:
+    return f"{address.flags}: {error.strerror}"
 
 
 def _raise_descriptor_limit() -> None:
@@ -62,8 +84,9 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _failed(error: Exception) -> int:
-    _LOG.error("%s", structured("command failed", err=error))
+def _failed(*problems: str) -> int:
+    for problem in problems:
+        _LOG.error("%s", structured("command failed", err=problem))
     return 1
 
 
@@ -96,12 +119,14 @@ class _Program:
             reloading = tasks.create_task(self._certificates.reloader.run())
             try:
                 if opening is not None:
-                    secure = await opening.sockets(self._stopped)
+                    secure = await self._opened(opening)
                 if not self._stopped.is_set():
                     listeners += self._forward(assembly, secure, insecure)
                     await self._until_stopped()
-            except OSError as error:
-                status = _failed(error)
+            except TimeoutError as error:
+                status = _failed(str(error))
+            except _NotBoundError as error:
+                status = _failed(*error.problems)
             await self._drain(listeners)
             reloading.cancel()
         await assembly.close()
@@ -122,6 +147,18 @@ class _Program:
             load_pair=self._certificates.load_pair,
             prepare=assembly.connector.warm,
         )
+
+    async def _opened(self, opening: "Opening") -> Sockets:
+        """The secure port's sockets, late; none after a signal.
+
+        Raises TimeoutError and _NotBoundError.
+        """
+        try:
+            return await opening.sockets(self._stopped)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise _NotBoundError([_not_had(opening.address, error)]) from error
 
     def _forward(self, assembly: Assembly, secure: Sockets, insecure: Sockets) -> list[Listener]:
         """Begin with what the proxy is for."""

@@ -33,7 +33,7 @@ class Opening:
         prepare: Callable[[], None],
     ) -> None:
         self._is_ready_meanwhile = settings.is_ready_meanwhile
-        self._port = address.port
+        self.address = address
         self._prepare_rest = prepare
         self._holders = ""
         self._search: asyncio.Task[None] | None = None
@@ -82,4 +82,4 @@ class Opening:
         self._search = asyncio.create_task(self._find_holders())
 
     async def _find_holders(self) -> None:
-        self._holders = await asyncio.to_thread(holders_text, self._port)
+        self._holders = await asyncio.to_thread(holders_text, self.address.port)

@@ -103,9 +103,9 @@ def test_the_whole(folder: Folder) -> None:
     assert ("proxy-endpoints-port", "8643") in found.pages.flags
     pair = str(folder.path / "pair.pem")
     assert found == Settings(
-        secure=Address("", 8443, ":8443"),
+        secure=Address("", 8443, ":8443", "--secure-listen-address=:8443"),
         insecure=None,
-        endpoints=Address("", 8643, ":8643"),
+        endpoints=Address("", 8643, ":8643", "--proxy-endpoints-port=8643"),
         tls=TlsSettings(pair, pair, client_ca_file=str(folder.path / "ca.crt")),
         upstream=UpstreamSettings("http", "127.0.0.1", 9537),
         access=AccessSettings(allow_paths=("/metrics", "/api/*")),

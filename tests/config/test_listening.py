@@ -34,7 +34,7 @@ def fixture_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_address_is_parsed_or_told_by_flag_and_value() -> None:
     findings = Findings()
     found = listening.listen_address(options(SECURE), "secure-listen-address", findings)
-    assert found == Address("127.0.0.1", 8443, "127.0.0.1:8443")
+    assert found == Address("127.0.0.1", 8443, "127.0.0.1:8443", SECURE)
     assert listening.listen_address(options(), "secure-listen-address", findings) is None
     assert findings == Findings()
     wrong = options("--secure-listen-address=8443")
@@ -68,6 +68,7 @@ def endpoints(*words: str, secure: Address | None) -> tuple[Address | None, Find
     return listening.endpoints(options(*words), secure, findings), findings
 
 
+PORT = "--proxy-endpoints-port=1"
 LOCAL = Address("127.0.0.1", 8443, "127.0.0.1:8443")
 
 
@@ -75,16 +76,16 @@ LOCAL = Address("127.0.0.1", 8443, "127.0.0.1:8443")
     ("words", "secure", "expected"),
     [
         ((SECURE,), LOCAL, None),
-        ((SECURE, "--proxy-endpoints-port=1"), LOCAL, Address("127.0.0.1", 1, "127.0.0.1:1")),
-        ((SECURE, "--proxy-endpoints-port=1"), Address("::1", 2, ""), Address("::1", 1, "[::1]:1")),
-        ((SECURE, "--proxy-endpoints-port=1"), Address("", 2, ":2"), Address("", 1, ":1")),
+        ((SECURE, PORT), LOCAL, Address("127.0.0.1", 1, "127.0.0.1:1", PORT)),
+        ((SECURE, PORT), Address("::1", 2, ""), Address("::1", 1, "[::1]:1", PORT)),
+        ((SECURE, PORT), Address("", 2, ":2"), Address("", 1, ":1", PORT)),
         (
-            (SECURE, "--proxy-endpoints-port=1", "--proxy-endpoints-address=[::1]"),
+            (SECURE, PORT, "--proxy-endpoints-address=[::1]"),
             LOCAL,
-            Address("::1", 1, "[::1]:1"),
+            Address("::1", 1, "[::1]:1", f"--proxy-endpoints-address=[::1] {PORT}"),
         ),
         # The secure address was wrong, which is told elsewhere.
-        ((SECURE, "--proxy-endpoints-port=1"), None, None),
+        ((SECURE, PORT), None, None),
     ],
 )
 def test_the_endpoints_port_binds_next_to_the_secure_one(
@@ -149,7 +150,7 @@ def test_one_file_may_be_certificate_key_and_authority(pair: Path) -> None:
         (("--client-ca-file=/none.ca",), "--client-ca-file: /none.ca"),
         (("--tls-min-version=TLS1.2",), "--tls-min-version: unknown TLS version 'TLS1.2'"),
         (("--tls-cipher-suites=ECDHE-RSA",), "--tls-cipher-suites: unknown TLS cipher suite"),
-        (("--tls-reload-interval=0",), "--tls-reload-interval: must be greater than 0"),
+        (("--tls-reload-interval=0",), "--tls-reload-interval=0s: must be greater than 0"),
     ],
 )
 def test_bad_tls_flags_end_the_start(words: tuple[str, ...], said: str) -> None:

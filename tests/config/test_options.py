@@ -166,6 +166,12 @@ def test_every_problem_is_told_and_a_bad_value_leaves_the_default() -> None:
     assert parsed.options.number("tls-reload-interval") == 60.0
 
 
+def test_a_duration_is_told_as_it_is_given() -> None:
+    assert parse(["--idle-timeout=-90s"]).options.duration_words("idle-timeout") == (
+        "--idle-timeout=-1m30s"
+    )
+
+
 def test_an_accessor_knows_its_kind() -> None:
     parsed = options()
     for accessor, name in (

@@ -155,8 +155,9 @@ def test_the_program_accepts_the_arguments(
     host.fill_node(authority)
     settings = host.settings()
     assert isinstance(settings, Settings), settings
-    assert settings.secure == Address("", 9637, ":9637")
-    assert settings.endpoints == Address("127.0.0.1", 9638, "127.0.0.1:9638")
+    assert settings.secure == Address("", 9637, ":9637", "--secure-listen-address=:9637")
+    pages = "--proxy-endpoints-address=127.0.0.1 --proxy-endpoints-port=9638"
+    assert settings.endpoints == Address("127.0.0.1", 9638, "127.0.0.1:9638", pages)
     assert settings.gate.absent_paths == (str(host.at(f"{MANIFESTS}/{MANIFEST}")),)
     assert settings.gate.waits_for_port
     assert settings.gate.waits_for_pair

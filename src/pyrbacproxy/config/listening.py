@@ -21,7 +21,7 @@ def listen_address(options: Options, flag: str, findings: Findings) -> Address |
     if not text:
         return None
     try:
-        return address.parse(text)
+        return replace(address.parse(text), flags=f"--{flag}={text}")
     except ValueError as error:
         findings.problem(f"--{flag}={text}: {error}")
         return None
@@ -65,8 +65,12 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
         if not options.text("secure-listen-address"):
             findings.warn("--proxy-endpoints-port has no effect without --secure-listen-address")
         return None
-    host = host if host_text else secure.host
-    return Address(host, port, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    flags = f"--proxy-endpoints-port={port}"
+    if host_text:
+        flags = f"--proxy-endpoints-address={host_text} {flags}"
+    else:
+        host = secure.host
+    return Address(host, port, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", flags)
 
 
 def tls(options: Options, findings: Findings) -> TlsSettings:
@@ -82,7 +86,8 @@ def tls(options: Options, findings: Findings) -> TlsSettings:
         )
         settings = replace(settings, cipher_list=_suites(options, settings.minimum, findings))
     if options.number("tls-reload-interval") <= 0:
-        findings.problem("--tls-reload-interval: must be greater than 0")
+        words = options.duration_words("tls-reload-interval")
+        findings.problem(f"{words}: must be greater than 0")
     elif options.number("tls-reload-interval") != _USUAL_RELOAD_SECONDS:
         findings.warn("--tls-reload-interval is deprecated: leave it at 1m0s")
     for problem in contexts.problems(_present(options, settings)):

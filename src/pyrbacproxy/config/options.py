@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyrbacproxy.config.flag import Flag, Kind, Value
 from pyrbacproxy.config.flag_table import FLAGS
-from pyrbacproxy.config.values import quoted
+from pyrbacproxy.config.values import duration_text, quoted
 
 _BY_SHORTHAND = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
 
@@ -49,6 +49,10 @@ class Options:
         if not isinstance(value, float):
             raise TypeError(name)
         return value
+
+    def duration_words(self, name: str) -> str:
+        """A duration as one gives it: `--idle-timeout=1m30s`."""
+        return f"--{name}={duration_text(self.number(name))}"
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list; empty when nothing was given, or `--x=`."""

@@ -17,12 +17,13 @@ from pyrbacproxy.tls.contexts import TlsSettings
 class Address:
     """Where to bind. `host` has no brackets and "" means every address of every family.
 
-    `text` is as the operator wrote it.
+    `text` is as the operator wrote it, `flags` are the flags that say so, with their values.
     """
 
     host: str
     port: int
     text: str
+    flags: str = ""
 
 
 @dataclass(frozen=True, slots=True)
