@@ -52,7 +52,7 @@ def test_its_default_does_not(flag: Flag) -> None:
     [
         (("--logging-format=xml",), "--logging-format=xml: must be one of text, json"),
         (("--zpages-authorization=",), "--zpages-authorization=: must be one of component, node"),
-        (("--stale-review-period=61m",), "--stale-review-period: must be at most 1h"),
+        (("--stale-review-period=61m",), "--stale-review-period=1h1m0s: must be at most 1h"),
         (("--oidc-sign-alg=none",), "--oidc-sign-alg=none: unknown algorithm"),
         (("--oidc-issuer=https://i.test",), "--oidc-clientID: must be set when --oidc-issuer is"),
         (

@@ -51,7 +51,7 @@ ALONE = "only --secure-listen-address alone can wait"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((SECURE, "--startup-timeout=-1s"), "--startup-timeout: must not be negative"),
+        ((SECURE, "--startup-timeout=-1s"), "--startup-timeout=-1s: must not be negative"),
         (
             (SECURE, "--wait-for-absent=old.yaml"),
             "--wait-for-absent=old.yaml: must be an absolute path",

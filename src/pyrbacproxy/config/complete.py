@@ -203,14 +203,14 @@ def _limits(options: Options, findings: Findings) -> Limits:
 def _positive(options: Options, flag: str, findings: Findings) -> float:
     seconds = options.number(flag)
     if seconds <= 0:
-        findings.problem(f"--{flag}: must be greater than 0")
+        findings.problem(f"{options.duration_words(flag)}: must be greater than 0")
     return seconds
 
 
 def _not_negative(options: Options, flag: str, findings: Findings) -> float:
     seconds = options.number(flag)
     if seconds < 0:
-        findings.problem(f"--{flag}: must not be negative")
+        findings.problem(f"{options.duration_words(flag)}: must not be negative")
     return seconds
 
 

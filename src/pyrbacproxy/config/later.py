@@ -22,10 +22,11 @@ def check(options: Options, findings: Findings) -> None:
             findings.problem(f"--{flag.name}={options.text(flag.name)}: must be one of {known}")
         is_later_duration = flag.fate is Fate.LATER and flag.kind is Kind.DURATION
         if is_later_duration and options.number(flag.name) < 0:
-            findings.problem(f"--{flag.name}: must not be negative")
+            findings.problem(f"{options.duration_words(flag.name)}: must not be negative")
     _check_oidc(options, findings)
     if options.number("stale-review-period") > _LONGEST_STALE_SECONDS:
-        findings.problem("--stale-review-period: must be at most 1h")
+        words = options.duration_words("stale-review-period")
+        findings.problem(f"{words}: must be at most 1h")
 
 
 def _check_oidc(options: Options, findings: Findings) -> None:

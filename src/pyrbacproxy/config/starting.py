@@ -17,7 +17,8 @@ def gate(options: Options, findings: Findings) -> GateSettings:
         is_ready_meanwhile=options.is_on("ready-while-waiting"),
     )
     if settings.timeout_seconds < 0:
-        findings.problem("--startup-timeout: must not be negative")
+        words = options.duration_words("startup-timeout")
+        findings.problem(f"{words}: must not be negative")
     for path in settings.absent_paths:
         if not path.startswith("/"):
             findings.problem(f"--wait-for-absent={path}: must be an absolute path")
