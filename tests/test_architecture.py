@@ -52,7 +52,7 @@ ALLOWED: dict[str, str] = {
     "config.starting": "config.findings config.options startup.gate",
     "config.upstream_url": "config.values dataplane.upstream",
     "config.forwarding": "config.findings config.options config.upstream_url config.values "
-    "dataplane.upstream egress_proxy tls.upstream_context tls.watched_files",
+    "dataplane.upstream egress_proxy tls.contexts tls.upstream_context tls.watched_files",
     "config.yaml_tree": "config.findings",
     "config.authz_file": "authz.attributes authz.static authz.template config.findings "
     "config.yaml_tree",

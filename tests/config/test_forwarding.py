@@ -104,6 +104,21 @@ def test_what_ends_the_start(pki: Path, words: tuple[str, ...], said: str) -> No
     assert len(findings.problems) == 1
 
 
+@pytest.mark.parametrize("url", ["https://h", "http://[::1", "unix:///run/x.sock"])
+def test_nothing_that_is_bad_hides_a_bad_file(pki: Path, url: str) -> None:
+    _, findings = upstream(
+        f"--upstream={url}",
+        f"--upstream-ca-file={pki}/none",
+        f"--upstream-client-cert-file={pki}/none",
+        f"--upstream-client-key-file={pki}/client.crt",
+    )
+    flags = [problem.partition(":")[0] for problem in findings.problems]
+    assert flags[:3] == [
+        *("--upstream-ca-file", "--upstream-client-cert-file", "--upstream-client-key-file"),
+    ]
+    assert len(flags) == (3 if url == "https://h" else 4)
+
+
 @pytest.mark.parametrize("words", [(), ("--upstream=localhost:1",), ("--upstream=ftp://h",)])
 def test_an_upstream_that_cannot_be_reached_is_only_warned_about(words: tuple[str, ...]) -> None:
     settings, findings = upstream(*words)

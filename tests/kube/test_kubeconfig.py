@@ -267,6 +267,28 @@ def test_a_user_s_problems_are_named(
     assert "s3cret" not in problem
 
 
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        (
+            {"client-certificate": "none", "client-key": "pki/me.crt"},
+            ["none cannot be read", "client-key: holds no private key"],
+        ),
+        (
+            {"client-certificate": "pki/me.key", "client-key": "none"},
+            ["none cannot be read", "client-certificate: holds no PEM certificate"],
+        ),
+    ],
+)
+def test_a_client_s_missing_file_hides_no_bad_one(
+    tmp_path: Path, pki: Authority, user: dict[str, Any], said: list[str]
+) -> None:
+    pki.client("me", "me")
+    kubeconfig(tmp_path / "kc", {"server": "https://api.test"}, user)
+    for problem, words in zip(problems(str(tmp_path / "kc")), said, strict=True):
+        assert words in problem
+
+
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     cluster = {"server": "x", "certificate-authority": "none"}
     kubeconfig(tmp_path / "kc", cluster, {"exec": {"command": "x"}, "tokenFile": "none"})

@@ -64,6 +64,13 @@ def test_a_bad_pair_is_a_problem(authority: Authority) -> None:
     assert "no readable PEM" in tls_context.pair_problem("junk", key)
 
 
+def test_a_bad_key_is_a_problem(authority: Authority) -> None:
+    certificate, key = text_of(authority.client("me", "me"))
+    assert tls_context.key_problem(key) == ""
+    for text in ("junk", certificate, "-----BEGIN PRIVATE KEY-----\nAAAA\n"):
+        assert tls_context.key_problem(text) == "holds no private key that can be read"
+
+
 def test_an_encrypted_key_asks_nobody(authority: Authority) -> None:
     certificate, _ = text_of(authority.client("me", "me"))
     encrypted = ec.generate_private_key(ec.SECP256R1()).private_bytes(
@@ -72,6 +79,7 @@ def test_an_encrypted_key_asks_nobody(authority: Authority) -> None:
         serialization.BestAvailableEncryption(b"password"),
     )
     assert "no readable PEM" in tls_context.pair_problem(certificate, encrypted.decode())
+    assert "no private key" in tls_context.key_problem(encrypted.decode())
 
 
 def test_a_secret_folder_is_ours_alone_and_short_lived() -> None:

@@ -163,6 +163,7 @@ def test_every_problem_is_reported(tmp_path: Path) -> None:
     settings = write(tmp_path, certificate=b"", key=b"", ca=b"")
     assert [problem.split(":")[0] for problem in problems(settings)] == [
         "--tls-cert-file",
+        "--tls-private-key-file",
         "--client-ca-file",
     ]
 

@@ -128,6 +128,11 @@ def test_an_unknown_suite_is_quoted(name: str) -> None:
         cipher_list(["TLS_AES_128_GCM_SHA256", name])
 
 
+def test_every_unknown_suite_is_quoted() -> None:
+    with pytest.raises(ValueError, match="unknown TLS cipher suite 'A', 'B'"):
+        cipher_list(["A", "TLS_AES_128_GCM_SHA256", "B"])
+
+
 def test_the_defaults_are_gos() -> None:
     assert f"{INTERMEDIATE_OPENSSL}:{CBC_SHA}" == DEFAULT_CIPHERS
     assert ":".join(TLS13) == TLS13_CIPHERS

@@ -8,6 +8,7 @@ from pyrbacproxy.config.options import Options
 from pyrbacproxy.config.values import without_password
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.egress_proxy import EgressProxies, proxy_for
+from pyrbacproxy.tls.contexts import NamedFile, pair_problems
 from pyrbacproxy.tls.upstream_context import upstream_context
 from pyrbacproxy.tls.watched_files import TlsFileError
 
@@ -18,6 +19,7 @@ _KEY = "--upstream-client-key-file"
 
 def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> UpstreamSettings:
     """Where requests are forwarded; problems and warnings go to `findings`."""
+    _check_files(options, findings)
     text = options.text("upstream")
     shown = without_password(text)
     if text.lower().startswith("unix:"):
@@ -34,7 +36,6 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
         client_certificate_file=options.text("upstream-client-cert-file"),
         client_key_file=options.text("upstream-client-key-file"),
     )
-    _check_files(settings, findings)
     if not settings.scheme:
         findings.warn(
             f"--upstream={shown}: no http or https URL; every forwarded request answers 502"
@@ -47,17 +48,22 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
     return replace(settings, proxy=proxy)
 
 
-def _check_files(settings: UpstreamSettings, findings: Findings) -> None:
-    """Half a pair is a problem (D4), and so is what OpenSSL cannot read."""
-    certificate, key = settings.client_certificate_file, settings.client_key_file
-    if bool(certificate) != bool(key):
-        there, missing = (_CERTIFICATE, _KEY) if certificate else (_KEY, _CERTIFICATE)
-        findings.problem(f"{there}={certificate or key}: {missing} must be given as well")
-        certificate = key = ""
-    if not settings.ca_file and not certificate:
-        return  # the system's roots need no check, and an http upstream not even them
-    try:
-        upstream_context(settings.ca_file, certificate, key)
-    except TlsFileError as error:
-        flags = {settings.ca_file: _CA, key: _KEY, certificate: _CERTIFICATE}
-        findings.problem(f"{flags.get(error.path, _CA)}: {error}")
+def _check_files(options: Options, findings: Findings) -> None:
+    """Half a pair is a problem (D4), and so is each file that OpenSSL cannot read."""
+    authority = options.text("upstream-ca-file")
+    certificate = NamedFile(_CERTIFICATE, options.text("upstream-client-cert-file"))
+    key = NamedFile(_KEY, options.text("upstream-client-key-file"))
+    if authority:
+        try:
+            upstream_context(authority, "", "")
+        except TlsFileError as error:
+            findings.problem(f"{_CA}: {error}")
+    if certificate.path and key.path:
+        # With the system's roots: whether the authority will do is told already.
+        for problem in pair_problems(
+            certificate, key, lambda _pair: upstream_context("", certificate.path, key.path)
+        ):
+            findings.problem(problem)
+    elif certificate.path or key.path:
+        there, missing = (certificate, key) if certificate.path else (key, certificate)
+        findings.problem(f"{there.flag}={there.path}: {missing.flag} must be given as well")

@@ -197,6 +197,11 @@ def _user_problems(user: Fields, folder: Path) -> Iterator[str]:
     key, found_too = _file_or_data(user, "client-key", folder)
     yield from found_too
     if found or found_too:
+        # The one that can be had is judged alone, so that nothing hides its faults.
+        if certificate and (problem := tls_context.ca_problem(certificate)):
+            yield f"client-certificate: {problem}"
+        if key and (problem := tls_context.key_problem(key)):
+            yield f"client-key: {problem}"
         return
     if bool(certificate) != bool(key):
         there, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]

@@ -10,6 +10,9 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
 if TYPE_CHECKING:
     import tempfile
 
@@ -58,6 +61,16 @@ def ca_problem(ca: str) -> str:
         _load_ca(context, ca)
     except (ssl.SSLError, OSError):
         return "holds no PEM certificate that can be read"
+    return ""
+
+
+def key_problem(key: str) -> str:
+    """Why this PEM text is no private key, "" if it is."""
+    try:
+        load_pem_private_key(key.encode("latin-1"), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # The library's own words stay out: they could quote the key.
+        return "holds no private key that can be read"
     return ""
 
 

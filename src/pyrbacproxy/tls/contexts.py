@@ -9,6 +9,7 @@ import ipaddress
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -62,6 +63,13 @@ class ServingPair:
 
     chain: tuple[x509.Certificate, ...]
     key: PrivateKey = field(repr=False)
+
+
+class NamedFile(NamedTuple):
+    """A file, and the flag that names it."""
+
+    flag: str
+    path: str
 
 
 def read_pair(certificate_file: str, key_file: str) -> ServingPair:
@@ -140,22 +148,43 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
 def problems(settings: TlsSettings) -> list[str]:
     """What keeps a listener with these settings from starting, naming flag and file."""
     found = []
-    certificate_file, key_file = settings.certificate_file, settings.key_file
-    if certificate_file and key_file:
-        try:
-            server_context(read_pair(certificate_file, key_file), settings)
-        except TlsFileError as error:
-            flag = "--tls-cert-file" if error.path == certificate_file else "--tls-private-key-file"
-            found.append(f"{flag}: {error}")
-    elif certificate_file:
-        found.append(f"--tls-cert-file={certificate_file} needs --tls-private-key-file")
-    elif key_file:
-        found.append(f"--tls-private-key-file={key_file} needs --tls-cert-file")
+    certificate = NamedFile("--tls-cert-file", settings.certificate_file)
+    key = NamedFile("--tls-private-key-file", settings.key_file)
+    if certificate.path and key.path:
+        found += pair_problems(certificate, key, lambda pair: server_context(pair, settings))
+    elif certificate.path:
+        found.append(f"{certificate.flag}={certificate.path} needs {key.flag}")
+    elif key.path:
+        found.append(f"{key.flag}={key.path} needs {certificate.flag}")
     if settings.client_ca_file:
         try:
             parse_pool(read_file(settings.client_ca_file), settings.client_ca_file)
         except TlsFileError as error:
             found.append(f"--client-ca-file: {error}")
+    return found
+
+
+def pair_problems(
+    certificate: NamedFile, key: NamedFile, use: Callable[[ServingPair], object]
+) -> list[str]:
+    """What is wrong with a pair, naming flag and file.
+
+    Each file is judged alone, so that a bad one does not hide the other; then both together, and
+    by `use`, which raises TlsFileError.
+    """
+    found = []
+    for named, judge in ((certificate, _chain), (key, _key)):
+        try:
+            judge(read_file(named.path), named.path)
+        except TlsFileError as error:
+            found.append(f"{named.flag}: {error}")
+    if found:
+        return found
+    try:
+        use(read_pair(certificate.path, key.path))
+    except TlsFileError as error:
+        flag = certificate.flag if error.path == certificate.path else key.flag
+        found.append(f"{flag}: {error}")
     return found
 
 

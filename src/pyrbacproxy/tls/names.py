@@ -103,8 +103,9 @@ def minimum_version(name: str) -> int:
 
 
 def cipher_list(names: Iterable[str]) -> CipherList:
-    """The suites named, in Go's order. Raises ValueError with the first name that Go lacks."""
+    """The suites named, in Go's order. Raises ValueError with the names that Go lacks."""
     wanted: set[str] = set()
+    unknown: list[str] = []
     is_given = False
     for name in names:
         is_given = True
@@ -112,7 +113,9 @@ def cipher_list(names: Iterable[str]) -> CipherList:
         if suite in _SUITES:
             wanted.add(suite)
         elif suite not in _TLS13_SUITES:
-            raise ValueError(f"unknown TLS cipher suite {name!r}")
+            unknown.append(repr(name))
+    if unknown:
+        raise ValueError(f"unknown TLS cipher suite {', '.join(unknown)}")
     if not is_given:
         return CipherList(openssl=None, has_http2_suite=True, not_offered=())
     return CipherList(
