@@ -109,6 +109,20 @@ def test_lingering_hears_no_more_until_it_is_closed() -> None:
     assert talk.tcp.done == ["resume", "eof", "close"]
 
 
+def test_lingering_does_not_swallow_without_end() -> None:
+    talk = Talk()
+    talk.client.linger()
+    done = list(talk.tcp.done)
+    piece = bytes(Limits().max_lingered_bytes // 4)
+    for _ in range(4):
+        talk.client.data_received(piece)
+    assert talk.tcp.done == done
+    for _ in range(2):
+        talk.client.data_received(b"x")
+    assert talk.tcp.done == [*done, "close"]
+    assert talk.inner.heard == b""
+
+
 def test_a_cut_is_a_reset() -> None:
     talk = Talk()
     talk.client.cut()

@@ -154,6 +154,20 @@ def test_a_close_says_goodbye_and_a_cut_does_not(how: str) -> None:
         talk.client.connection.recv(1)
 
 
+def test_lingering_does_not_swallow_without_end() -> None:
+    talk = Talk().shake_hands()
+    talk.secure.linger()
+    done = list(talk.tcp.done)
+    piece = bytes(Limits().max_lingered_bytes // 4)
+    for _ in range(4):
+        talk.secure.data_received(piece)
+    assert talk.tcp.done == done
+    for _ in range(2):
+        talk.secure.data_received(b"x")
+    assert talk.tcp.done == [*done, "close"]
+    assert talk.inner.heard == b""
+
+
 def test_a_lost_connection() -> None:
     talk = Talk().shake_hands()
     talk.secure.connection_lost(ConnectionResetError())

@@ -68,6 +68,7 @@ class ClientTransport(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._inner: Inner | None = None
         self._is_deaf = False
+        self._swallowed_bytes = 0
         self._has_ended = False
         self._stall = StallWatch(
             loop,
@@ -89,7 +90,9 @@ class ClientTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext, for there is no TLS."""
-        if self._inner is not None and not self._is_deaf:
+        if self._is_deaf:
+            self._swallow(data)
+        elif self._inner is not None:
             self._inner.data_received(data)
 
     def eof_received(self) -> bool:
@@ -138,8 +141,9 @@ class ClientTransport(asyncio.Protocol):
     def linger(self) -> None:
         """End the sending; what the client still sends is not even looked at.
 
-        To be followed by `close` after a while. Closing at once, with bytes unread, would send a
-        reset that can overtake the last answer (RFC 9112 §9.6).
+        Too much of it closes the connection. To be followed by `close` after a while. Closing at
+        once, with bytes unread, would send a reset that can overtake the last answer (RFC 9112
+        §9.6).
         """
         self._is_deaf = True
         if self._transport is not None:
@@ -190,6 +194,11 @@ class ClientTransport(asyncio.Protocol):
         if self._inner is None:
             self.abort()
         elif not self._inner.eof_received():
+            self.close()
+
+    def _swallow(self, data: bytes) -> None:
+        self._swallowed_bytes += len(data)
+        if self._swallowed_bytes > self._limits.max_lingered_bytes:
             self.close()
 
     def _shut(self, transport: asyncio.Transport) -> None:

@@ -35,3 +35,6 @@ class Limits:
     # How long we swallow what a client still sends after our last word: closing at once would
     # reset the answer away.
     linger_seconds: float = 1.0
+    # And how much of it: a link that is fast brings a gigabyte in a second, each byte of it to be
+    # read for nothing. Whoever sent so much since our last word has had the time to read that.
+    max_lingered_bytes: int = 1_048_576

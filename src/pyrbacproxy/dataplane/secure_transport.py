@@ -55,7 +55,10 @@ class SecureTransport(ClientTransport):
     def data_received(self, data: bytes) -> None:
         """Some ciphertext."""
         transport = self._transport
-        if self._is_deaf or transport is None:
+        if self._is_deaf:
+            self._swallow(data)
+            return
+        if transport is None:
             return
         engine = self._engine
         try:
