@@ -18,7 +18,6 @@ from pyrbacproxy.endpoints import (
     UpstreamWatch,
     WatchedClient,
     endpoints_handler,
-    observers,
     running_program,
     serving_certificate,
     shutdown,
@@ -183,15 +182,12 @@ def test_the_last_review_says_whether_the_api_server_is_there() -> None:
 
 def test_the_last_exchange_says_whether_the_upstream_is_there() -> None:
     watch = UpstreamWatch()
-    seen: list[ExchangeRecord] = []
-    observe = observers(seen.append, watch)
     lost = ExchangeRecord("p", "GET", "/", failure="upstream refused the connection")
     gone = ExchangeRecord("p", "GET", "/", failure="client gone")
     answered = ExchangeRecord("p", "GET", "/", upstream_answered_at=1.0)
     faults = []
     for record in (gone, lost, gone, answered):
-        observe(record)
+        watch.observe(record)
         faults.append(watch.fault)
     said = "upstream refused the connection, at the last request"
     assert faults == ["", said, said, ""]
-    assert seen == [gone, lost, gone, answered]

@@ -128,22 +128,12 @@ class UpstreamWatch:
     def __init__(self) -> None:
         self.fault = ""
 
-    def __call__(self, record: ExchangeRecord) -> None:
+    def observe(self, record: ExchangeRecord) -> None:
         """Look at one exchange."""
         if record.upstream_answered_at:
             self.fault = ""
         elif record.failure.startswith("upstream"):
             self.fault = f"{record.failure}, at the last request"
-
-
-def observers(*each: Callable[[ExchangeRecord], None]) -> Callable[[ExchangeRecord], None]:
-    """One observer that calls each, in order."""
-
-    def observe(record: ExchangeRecord) -> None:
-        for observer in each:
-            observer(record)
-
-    return observe
 
 
 def running_program(settings: PageSettings) -> Program:

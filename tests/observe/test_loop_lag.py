@@ -13,7 +13,7 @@ def ended(instant: float) -> ExchangeRecord:
 
 async def test_it_looks_at_most_every_tenth_of_a_second() -> None:
     lag = Histogram(LAG_BOUNDS)
-    observe = LoopLag(asyncio.get_running_loop(), lag)
+    observe = LoopLag(asyncio.get_running_loop(), lag).observe
     for instant in (1.0, 1.05, 1.0999, 1.11, 1.2, 1.22):
         observe(ended(instant))
     assert sum(lag.counts) == 0

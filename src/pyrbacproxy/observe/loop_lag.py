@@ -20,7 +20,7 @@ class LoopLag:
         self._lag = lag
         self._next_at = 0.0
 
-    def __call__(self, record: ExchangeRecord) -> None:
+    def observe(self, record: ExchangeRecord) -> None:
         """Look at the loop, if it is time again."""
         if record.ended_at >= self._next_at:
             self._next_at = record.ended_at + _INTERVAL_SECONDS
