@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 from pyrbacproxy.node.audit import audit
-from pyrbacproxy.node.facts import Answer, LegacyPod, Manifest, NotSeen, Role
+from pyrbacproxy.node.facts import Answer, Leftovers, LegacyPod, Manifest, NotSeen, Role
 from pyrbacproxy.node.findings import Finding, Passed, Unseen
 from pyrbacproxy.node.kubelet_settings import StaticPodPath
 from tests.node.well import BLIND, WELL
@@ -27,7 +27,7 @@ def test_what_nobody_sees_is_never_well() -> None:
         static_pod_path=BLIND,
         manifests=BLIND,
         legacy_pod=BLIND,
-        leftovers=BLIND,
+        leftovers=Leftovers((), (BLIND.why,)),
         listeners=BLIND,
         upstream=BLIND,
         serving=BLIND,
@@ -35,7 +35,7 @@ def test_what_nobody_sees_is_never_well() -> None:
         anonymous=BLIND,
         scrape=BLIND,
     )
-    seen = {"now", "role", "port", "upstream_port"}
+    seen = {"now", "role", "port", "upstream_port", "leftovers"}
     still_seen = [f.name for f in fields(blind) if not isinstance(getattr(blind, f.name), NotSeen)]
     assert set(still_seen) == seen
     assert [one for one in audit(blind) if not isinstance(one, Unseen)] == []
@@ -49,7 +49,7 @@ def test_every_finding_says_why_and_what_to_do() -> None:
             static_pod_path=StaticPodPath(""),
             manifests=(Manifest("/m/criometricsproxy.yaml", ""), Manifest("/m/x", "ns/x")),
             legacy_pod=LegacyPod(("sandbox",), "crictl"),
-            leftovers=("/x", "/etc/machine-config-daemon/orig/x"),
+            leftovers=Leftovers(("/x", "/etc/machine-config-daemon/orig/x")),
             listeners=(),
             upstream=(),
             anonymous=Answer(200, ""),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyrbacproxy.node.facts import LegacyPod, Manifest, NotSeen, Role
+from pyrbacproxy.node.facts import Leftovers, LegacyPod, Manifest, NotSeen, Role
 from pyrbacproxy.node.kubelet_settings import StaticPodPath
 from pyrbacproxy.node.static_pods import (
     is_legacy_pod,
@@ -63,6 +63,8 @@ def test_the_legacy_pod_has_the_nodes_name_behind_its_own(pod: str, *, is_legacy
         (None, BLIND, (None, "no --role, and no guess: too dark")),
         (None, (API,), (Role.MASTER, "guessed from its control-plane manifests")),
         (None, (ETCD,), (Role.ARBITER, "guessed from its only control-plane manifest, etcd")),
+        (None, (API, DARK), (Role.MASTER, "guessed from its control-plane manifests")),
+        (None, (ETCD, DARK), (None, "no --role, and no guess: too dark")),
         (None, (FOREIGN,), (Role.WORKER, "guessed, for it has no control-plane manifest")),
     ],
 )
@@ -79,7 +81,14 @@ def test_the_role_is_named_or_guessed(
     [
         (BLIND, Role.WORKER, "not seen", "too dark"),
         (StaticPodPath(None), Role.WORKER, "ok", "staticPodPath is unset"),
-        (StaticPodPath(""), None, "ok", "staticPodPath is explicitly empty"),
+        (StaticPodPath(""), Role.WORKER, "ok", "staticPodPath is explicitly empty"),
+        (StaticPodPath(FOLDER), None, "ok", f"staticPodPath is {FOLDER}"),
+        (
+            StaticPodPath(""),
+            None,
+            "not seen",
+            "staticPodPath is explicitly empty: give --role, for it depends on that",
+        ),
         (StaticPodPath(FOLDER), Role.WORKER, "ok", f"staticPodPath is {FOLDER}"),
         (StaticPodPath(f"{FOLDER}/"), Role.MASTER, "ok", f"staticPodPath is {FOLDER}/"),
         (StaticPodPath(""), Role.MASTER, "error", "staticPodPath is explicitly empty"),
@@ -143,7 +152,7 @@ def test_the_kubelets_setting(
             (FOREIGN, GARBAGE, DARK),
             Role.WORKER,
             [
-                GONE,
+                ("legacy-manifest", "not seen", "too dark"),
                 ("manifests", "warning", f"{FOREIGN.path} holds ns/x"),
                 ("manifests", "warning", f"{GARBAGE.path} holds no pod that can be read"),
                 ("manifests", "warning", f"{DARK.path} holds no pod that can be read"),
@@ -169,7 +178,7 @@ def test_the_kubelets_setting(
         pytest.param(
             (*MASTER[1:], DARK),
             Role.MASTER,
-            [GONE, ("manifests", "not seen", "too dark")],
+            [("legacy-manifest", "not seen", "too dark"), ("manifests", "not seen", "too dark")],
             id="it may be in what does not show",
         ),
     ],
@@ -216,15 +225,18 @@ def test_what_is_left_of_the_pod(
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (BLIND, [("not seen", "too dark")]),
-        ((), [("ok", "none left")]),
-        (("/etc/x.cfg",), [("warning", "/etc/x.cfg is left")]),
+        (Leftovers((), ("too dark",)), [("not seen", "too dark")]),
+        (Leftovers(), [("ok", "none left")]),
+        (Leftovers(("/etc/x.cfg",)), [("warning", "/etc/x.cfg is left")]),
         (
-            ("/etc/machine-config-daemon/orig/etc/x.mcdorig",),
-            [("warning", "/etc/machine-config-daemon/orig/etc/x.mcdorig is left")],
+            Leftovers(("/etc/machine-config-daemon/orig/etc/x.mcdorig",), ("too dark",)),
+            [
+                ("warning", "/etc/machine-config-daemon/orig/etc/x.mcdorig is left"),
+                ("not seen", "too dark"),
+            ],
         ),
     ],
 )
-def test_leftover_files(found: tuple[str, ...] | NotSeen, expected: list[tuple[str, str]]) -> None:
+def test_leftover_files(found: Leftovers, expected: list[tuple[str, str]]) -> None:
     outcomes = told(list(leftovers(replace(WELL, leftovers=found))))
     assert outcomes == [("legacy-files", *one) for one in expected]

@@ -11,6 +11,7 @@ import pytest
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.node.facts import (
     CertificateFile,
+    Leftovers,
     LegacyPod,
     Manifest,
     NoAnswer,
@@ -26,6 +27,7 @@ NOW = 1.8e9
 KUBELET = "etc/kubernetes/kubelet.conf"
 CA = "etc/kubernetes/kubelet-ca.crt"
 SERVING = "var/lib/kubelet/pki/kubelet-server-current.pem"
+OUT_OF_SIGHT = "not in sight, for /etc/machine-config-daemon is not"
 POD = "kind: Pod\nmetadata: {name: x, namespace: ns}\n"
 Put = Callable[[str, str], None]
 Look = Callable[..., NodeFacts]
@@ -57,13 +59,13 @@ def test_in_an_empty_root_nothing_shows_and_nothing_is_absent(scope: Scope) -> N
         facts.static_pod_path,
         facts.manifests,
         facts.legacy_pod,
-        facts.leftovers,
         facts.serving,
         facts.client_ca,
         facts.anonymous,
         facts.scrape,
     ]
     assert [one for one in unseen if not isinstance(one, NotSeen)] == []
+    assert (facts.leftovers.paths, len(facts.leftovers.unseen)) == ((), 3)
     assert (facts.listeners, facts.upstream) == ((), ())
     assert facts.anonymous == NotSeen("nobody listens")
     assert (facts.now, facts.role, facts.port, facts.upstream_port) == (NOW, None, 9637, 9537)
@@ -72,10 +74,11 @@ def test_in_an_empty_root_nothing_shows_and_nothing_is_absent(scope: Scope) -> N
 def test_with_the_kubelets_file_absence_shows(scope: Scope, put: Put) -> None:
     put(KUBELET, "kind: KubeletConfiguration\n")
     put("var/lib/kubelet/pki/other", "")
+    put("etc/machine-config-daemon/currentconfig", "")
     (scope.host_root / "var/log/pods").mkdir(parents=True)
     facts = survey(replace(scope, role=Role.WORKER), NOW)
     assert facts.static_pod_path == StaticPodPath(None)
-    assert (facts.manifests, facts.leftovers, facts.role) == ((), (), Role.WORKER)
+    assert (facts.manifests, facts.leftovers, facts.role) == ((), Leftovers(), Role.WORKER)
     assert isinstance(facts.legacy_pod, LegacyPod)
     problems = [one.problem for one in (facts.serving, facts.client_ca) if hasattr(one, "problem")]
     assert problems == ["is not there", "is not there"]
@@ -106,6 +109,8 @@ def test_manifests_come_from_both_folders(scope: Scope, put: Put) -> None:
     put(KUBELET, "staticPodPath: /other/")
     put("etc/kubernetes/manifests/a.yaml", POD)
     put("other/b.yaml", POD)
+    assert survey(scope, NOW).manifests == NotSeen(f"/other: {OUT_OF_SIGHT}")
+    put("etc/machine-config-daemon/currentconfig", "")
     found = survey(scope, NOW).manifests
     assert found == (
         Manifest("/etc/kubernetes/manifests/a.yaml", "ns/x"),
@@ -115,7 +120,29 @@ def test_manifests_come_from_both_folders(scope: Scope, put: Put) -> None:
 
 def test_leftovers_show_also_where_the_rest_does_not(scope: Scope, put: Put) -> None:
     put("etc/kubernetes/crio-metrics-proxy.cfg", "")
-    assert survey(scope, NOW).leftovers == ("/etc/kubernetes/crio-metrics-proxy.cfg",)
+    left = survey(scope, NOW).leftovers
+    assert left.paths == ("/etc/kubernetes/crio-metrics-proxy.cfg",)
+    assert len(left.unseen) == 2
+
+
+def test_in_the_sidecar_what_is_not_mounted_is_not_absent(scope: Scope, put: Put) -> None:
+    put(KUBELET, "kind: KubeletConfiguration\n")
+    facts = survey(scope, NOW)
+    assert facts.manifests == ()
+    originals = "/etc/machine-config-daemon/orig/etc/kubernetes"
+    assert facts.leftovers == Leftovers(
+        (),
+        (
+            f"{originals}/crio-metrics-proxy.cfg.mcdorig: {OUT_OF_SIGHT}",
+            f"{originals}/manifests/criometricsproxy.yaml.mcdorig: {OUT_OF_SIGHT}",
+        ),
+    )
+    assert isinstance(facts.serving, NotSeen)
+
+
+def test_the_folder_of_manifests_is_the_nodes_wherever_it_is_seen(scope: Scope, put: Put) -> None:
+    put("etc/kubernetes/manifests/a.yaml", POD)
+    assert survey(scope, NOW).manifests == (Manifest("/etc/kubernetes/manifests/a.yaml", "ns/x"),)
 
 
 def test_what_cannot_be_looked_at_says_why(scope: Scope, put: Put, tmp_path: Path) -> None:
@@ -123,9 +150,10 @@ def test_what_cannot_be_looked_at_says_why(scope: Scope, put: Put, tmp_path: Pat
     put("var/lib/kubelet/pki", "no folder")
     facts = survey(replace(scope, proc=tmp_path / "gone"), NOW)
     assert facts.listeners == NotSeen(f"{tmp_path}/gone/net: No such file or directory")
-    for one in (facts.static_pod_path, facts.manifests, facts.leftovers, facts.serving):
+    for one in (facts.static_pod_path, facts.manifests, facts.serving, facts.client_ca):
         assert isinstance(one, NotSeen)
         assert one.why.endswith(": Not a directory")
+    assert facts.leftovers.unseen[0].endswith("/crio-metrics-proxy.cfg: Not a directory")
 
 
 def test_a_folder_in_a_circle_hides_the_manifests(scope: Scope) -> None:

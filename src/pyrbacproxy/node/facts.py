@@ -69,6 +69,14 @@ class LegacyPod:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftovers:
+    """The legacy pod's files that are left, and why others can't be told to be absent."""
+
+    paths: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """One certificate; the fingerprint is the SHA-256 of its DER, in hex."""
 
@@ -118,7 +126,7 @@ class NodeFacts:
     static_pod_path: StaticPodPath | NotSeen
     manifests: tuple[Manifest, ...] | NotSeen
     legacy_pod: LegacyPod | NotSeen
-    leftovers: tuple[str, ...] | NotSeen
+    leftovers: Leftovers
     listeners: tuple[ListeningSocket, ...] | NotSeen
     upstream: tuple[ListeningSocket, ...] | NotSeen
     serving: CertificateFile | NotSeen

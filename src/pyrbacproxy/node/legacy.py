@@ -98,9 +98,11 @@ def _child(parent: Document, key: str) -> Document:
 
 def _by_logs(files: HostFiles, logged: list[LoggedPod], away: str) -> LegacyPod:
     unseen = [away]
+    sources = [POD_LOGS]
     running: set[str] = set()
     try:
         running = running_pods(files.place(_CGROUPS))
+        sources.append("cgroups")
     except FileNotFoundError:
         unseen.append(f"{_CGROUPS} shows no pods: whether its cgroup is left does not show")
     except OSError as error:
@@ -112,4 +114,4 @@ def _by_logs(files: HostFiles, logged: list[LoggedPod], away: str) -> LegacyPod:
         for pod in logged
         if is_legacy_pod(pod.name)
     )
-    return LegacyPod(parts, f"{POD_LOGS} and cgroups", tuple(unseen))
+    return LegacyPod(parts, " and ".join(sources), tuple(unseen))

@@ -9,8 +9,9 @@ from pyrbacproxy.node.sidecar import CONTAINER, MANIFEST, NAMESPACE
 
 KUBELET_FILE = "/etc/kubernetes/kubelet.conf"
 MANIFESTS = "/etc/kubernetes/manifests"
+DAEMON_FOLDER = "/etc/machine-config-daemon"
 _CONFIG = "/etc/kubernetes/crio-metrics-proxy.cfg"
-_ORIGINALS = "/etc/machine-config-daemon/orig"
+_ORIGINALS = f"{DAEMON_FOLDER}/orig"
 # The daemon puts an original back when a rendered configuration drops the file of that name.
 LEFTOVERS = (
     _CONFIG,
@@ -47,6 +48,9 @@ def role_of(facts: NodeFacts) -> tuple[Role | None, str]:
     pods = {one.pod for one in facts.manifests}
     if pods & set(_CONTROL_PLANE[1:]):
         return Role.MASTER, "guessed from its control-plane manifests"
+    dark = [pod.why for pod in pods if isinstance(pod, NotSeen)]
+    if dark:
+        return None, f"no --role, and no guess: {dark[0]}"
     if _ETCD in pods:
         return Role.ARBITER, "guessed from its only control-plane manifest, etcd"
     return Role.WORKER, "guessed, for it has no control-plane manifest"
@@ -73,6 +77,8 @@ def kubelet_setting(facts: NodeFacts, role: Role | None) -> Iterator[Outcome]:
             "the control plane's pods are static: none of them survives the kubelet's next start",
             f"take the empty staticPodPath out of the KubeletConfig of the pool {role.value}",
         )
+    elif not path.is_watched and role is None:
+        yield Unseen(check, f"staticPodPath is {path}: give --role, for it depends on that")
     else:
         yield Passed(check, f"staticPodPath is {path}")
 
@@ -125,11 +131,8 @@ def legacy_pod(facts: NodeFacts) -> Iterator[Outcome]:
 
 def leftovers(facts: NodeFacts) -> Iterator[Outcome]:
     """No file that only the legacy pod read, and none that would bring it back."""
-    check, found = "legacy-files", facts.leftovers
-    if isinstance(found, NotSeen):
-        yield Unseen(check, found.why)
-        return
-    for path in found:
+    check, left = "legacy-files", facts.leftovers
+    for path in left.paths:
         is_original = path.startswith(_ORIGINALS)
         yield Finding(
             check,
@@ -142,7 +145,8 @@ def leftovers(facts: NodeFacts) -> Iterator[Outcome]:
             if is_original
             else "see that the pool's rendered MachineConfig has dropped it, then remove it",
         )
-    if not found:
+    yield from (Unseen(check, why) for why in left.unseen)
+    if not left.paths and not left.unseen:
         yield Passed(check, "none left")
 
 
@@ -157,7 +161,11 @@ def _legacy_manifest(manifests: tuple[Manifest, ...]) -> Iterator[Outcome]:
             "`oc get mcp`: wait until the pool is updated; if it is and the file still there, "
             "nothing manages it any more: remove it",
         )
-    if not found:
+    # Under which name the legacy pod's may be in what does not show, nobody knows.
+    rest = [one.pod for one in manifests if not _is_legacy(one)]
+    dark = [Unseen("legacy-manifest", pod.why) for pod in rest if isinstance(pod, NotSeen)]
+    yield from dark
+    if not found and not dark:
         yield Passed("legacy-manifest", f"no {MANIFEST}, nor its pod under another name")
 
 

@@ -11,6 +11,7 @@ from pyrbacproxy.node.documents import DocumentError, read_one
 from pyrbacproxy.node.facts import (
     Asked,
     CertificateFile,
+    Leftovers,
     ListeningSocket,
     Manifest,
     NodeFacts,
@@ -23,9 +24,10 @@ from pyrbacproxy.node.legacy import POD_LOGS, legacy_pod
 from pyrbacproxy.node.manifests import manifests
 from pyrbacproxy.node.scrape import Credential, ask, client_context
 from pyrbacproxy.node.sockets import listening_sockets
-from pyrbacproxy.node.static_pods import KUBELET_FILE, LEFTOVERS, MANIFESTS
+from pyrbacproxy.node.static_pods import DAEMON_FOLDER, KUBELET_FILE, LEFTOVERS, MANIFESTS
 
-_SERVING = "/var/lib/kubelet/pki/kubelet-server-current.pem"
+_PKI = "/var/lib/kubelet/pki"
+_SERVING = f"{_PKI}/kubelet-server-current.pem"
 _CLIENT_CA = "/etc/kubernetes/kubelet-ca.crt"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is shown, not bound
 
@@ -86,34 +88,42 @@ def _manifests(
     found: list[Manifest] = []
     for folder in sorted(folders):
         try:
+            # Of all folders only this one is in no image, so it is the node's if it is there.
+            is_nodes_own = folder == MANIFESTS and files.is_folder(folder)
+            if not is_nodes_own and (hidden := _hidden(files, folder)):
+                return NotSeen(hidden)
             found += manifests(files, folder)
         except FileNotFoundError:
-            # Absence can only be seen where the node's files are: every node has this one.
-            if not _has_node_files(files):
-                return NotSeen(f"{folder}: neither it nor {KUBELET_FILE} is in sight")
+            continue
         except OSError as error:
             return NotSeen(f"{folder}: {error.strerror}")
     return tuple(found)
 
 
-def _has_node_files(files: HostFiles) -> bool:
-    try:
-        return files.is_there(KUBELET_FILE)
-    except OSError:
-        return False
+def _hidden(files: HostFiles, path: str) -> str:
+    """Why the node's own file of that path, if it has one, can't be seen; "" when it can.
+
+    A container shows some of the node's folders among its own. Each is known by what every node has
+    in it, and no image: a path is absent only where that is in sight. Raises OSError.
+    """
+    if path.startswith(f"{KUBELET_FILE.rpartition('/')[0]}/"):
+        is_seen, mark = files.is_there(KUBELET_FILE), KUBELET_FILE
+    else:
+        is_seen, mark = files.is_folder(DAEMON_FOLDER), DAEMON_FOLDER
+    return "" if is_seen else f"{path}: not in sight, for {mark} is not"
 
 
-def _leftovers(files: HostFiles) -> tuple[str, ...] | NotSeen:
-    found = []
+def _leftovers(files: HostFiles) -> Leftovers:
+    found, unseen = [], []
     for path in LEFTOVERS:
         try:
             if files.is_there(path):
                 found.append(path)
+            elif hidden := _hidden(files, path):
+                unseen.append(hidden)
         except OSError as error:
-            return NotSeen(f"{path}: {error.strerror}")
-    if not found and not _has_node_files(files):
-        return NotSeen(f"{KUBELET_FILE} is not in sight, so no absence is")
-    return tuple(found)
+            unseen.append(f"{path}: {error.strerror}")
+    return Leftovers(tuple(found), tuple(unseen))
 
 
 def _listeners(files: HostFiles, scope: Scope, port: int) -> tuple[ListeningSocket, ...] | NotSeen:
@@ -128,13 +138,20 @@ def _certificates(files: HostFiles, path: str) -> CertificateFile | NotSeen:
     try:
         return certificate_file(files.read(path), path)
     except FileNotFoundError:
-        folder = path.rpartition("/")[0]
-        is_node = files.is_folder(folder) if path == _SERVING else _has_node_files(files)
-        if is_node:
-            return CertificateFile(path, problem="is not there")
-        return NotSeen(f"{path} is not in sight, nor what is always beside it")
+        return _absent(files, path)
     except OSError as error:
         return NotSeen(f"{path}: {error.strerror}")
+
+
+def _absent(files: HostFiles, path: str) -> CertificateFile | NotSeen:
+    try:
+        # The kubelet's folder of certificates is a mount of its own, and in no image.
+        is_seen = files.is_folder(_PKI) if path == _SERVING else not _hidden(files, path)
+    except OSError as error:
+        return NotSeen(f"{path}: {error.strerror}")
+    if is_seen:
+        return CertificateFile(path, problem="is not there")
+    return NotSeen(f"{path} is not in sight, nor what is always beside it")
 
 
 def _address(listeners: tuple[ListeningSocket, ...] | NotSeen) -> str | NotSeen:
