@@ -2,16 +2,18 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
-from pyrbacproxy import cli
+from pyrbacproxy import cli, commands
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.observe import logs
 
@@ -51,6 +53,19 @@ def fixture_serving(tmp_path: Path) -> list[str]:
 
 def serve_by(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], int]) -> None:
     monkeypatch.setattr("pyrbacproxy.app.serve", serve)
+
+
+def test_help_names_every_command(capsys: Output) -> None:
+    modules = {name.name for name in iter_modules(commands.__path__)}
+    names = {
+        name.replace("_", "-")
+        for name in modules
+        if hasattr(import_module(f"{commands.__name__}.{name}"), "run")
+    }
+    assert "kubelet-config" in names
+    assert cli.main(["--help"]) == 0
+    told = re.findall(r"^  pyrbacproxy ([a-z-]+) \[flags\] ", capsys.readouterr().out, re.MULTILINE)
+    assert sorted(told) == sorted(names)
 
 
 def test_flags_alone_serve(monkeypatch: pytest.MonkeyPatch, serving: list[str]) -> None:

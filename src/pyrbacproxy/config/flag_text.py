@@ -13,9 +13,10 @@ _ABOUT = (
     "streams the answer of one upstream."
 )
 _USAGE = """Usage:
-  pyrbacproxy [flags]          serve
-  pyrbacproxy demo [flags]     show it at work on this machine
-  pyrbacproxy audit [flags]    is the node's legacy proxy gone, and does the new one serve?
+  pyrbacproxy [flags]                   serve
+  pyrbacproxy demo [flags]              show it at work on this machine
+  pyrbacproxy audit [flags]             is the node's legacy proxy gone, and does the new one serve?
+  pyrbacproxy kubelet-config [flags]    which kubelet configuration would a pool's nodes get?
 """
 _COLUMNS = 100
 _INDENT = " " * 10
