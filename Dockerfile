@@ -1,4 +1,5 @@
-# The image of pyrbacproxy. BASE may be pinned by digest: --build-arg BASE=python:3.11-slim-bookworm@sha256:...
+# The image of pyrbacproxy, for amd64 and arm64. Any Debian-like base with python, pip, bash and sleep will do;
+# packaging/README.md says how to pin it by digest, and how to give pip a configuration of your own.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -6,16 +7,21 @@ WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 # unchecked-hash: a root that is read-only can't refresh bytecode, and no start pays for a look at the sources.
-RUN python -m venv --without-pip /opt/pyrbacproxy \
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    python -m venv --without-pip /opt/pyrbacproxy \
     && pip --python /opt/pyrbacproxy/bin/python install --no-cache-dir --no-compile . \
     && /opt/pyrbacproxy/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/pyrbacproxy/lib
 
 FROM ${BASE}
+# The official Python images come without bytecode of the standard library.
 # The base brings bash and sleep, which init containers written for kube-rbac-proxy's image run from it.
-COPY --from=build /opt/pyrbacproxy /opt/pyrbacproxy
-RUN ln -s /opt/pyrbacproxy/bin/pyrbacproxy /usr/local/bin/pyrbacproxy \
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash \
+        -x '/(dist-packages|ensurepip|idlelib|lib2to3|pydoc_data|site-packages|test|tkinter|turtledemo)/' \
+        "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+    && ln -s /opt/pyrbacproxy/bin/pyrbacproxy /usr/local/bin/pyrbacproxy \
     && ln -s /opt/pyrbacproxy/bin/pyrbacproxy /usr/local/bin/kube-rbac-proxy \
     && command -v bash sleep
+COPY --from=build /opt/pyrbacproxy /opt/pyrbacproxy
 ENV PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
-ENTRYPOINT ["pyrbacproxy"]
+ENTRYPOINT ["/usr/local/bin/pyrbacproxy"]

@@ -9,11 +9,11 @@ endif
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
 
-# Debian packages and the program, or file, each one brings: the end-to-end tests, the demo's curl lines, the benchmark and
-# the standalone binary take them.
+# Debian packages and the program, or file, each one brings: the end-to-end tests, the demo's curl lines, the benchmark,
+# the standalone binary and the image's test take them.
 TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
 	nginx-light:nginx wrk:wrk gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-dev:/usr/include/zlib.h \
-	mmdebstrap:mmdebstrap
+	mmdebstrap:mmdebstrap buildah:buildah runc:runc
 
 .PHONY: setup demo test e2e check docs bench image binary clean
 
