@@ -10,9 +10,6 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
 if TYPE_CHECKING:
     import tempfile
 
@@ -66,6 +63,12 @@ def ca_problem(ca: str) -> str:
 
 def key_problem(key: str) -> str:
     """Why this PEM text is no private key, "" if it is."""
+    # Late, for the child that resolves kubeconfigs has no use for it.
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        load_pem_private_key,
+    )
+
     try:
         load_pem_private_key(key.encode("latin-1"), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
