@@ -131,12 +131,13 @@ def pack(loader: str) -> None:
 
 def line(path: Path) -> str:
     """One thing in the index, as launcher.c reads it: kind, mode, size, name, a link's target."""
-    name = path.relative_to(TREE)
+    kind, mode, size, target = "d", 755, 0, "-"
     if path.is_symlink():
-        return f"l 0 0 {name} {path.readlink()}"
-    if path.is_dir():
-        return f"d 755 0 {name} -"
-    return f"f {755 if os.access(path, os.X_OK) else 644} {path.stat().st_size} {name} -"
+        kind, target = "l", str(path.readlink())
+    elif path.is_file():
+        kind, size = "f", path.stat().st_size
+        mode = 755 if os.access(path, os.X_OK) else 644
+    return f"{kind}\t{mode}\t{size}\t{path.relative_to(TREE)}\t{target}"
 
 
 if __name__ == "__main__":

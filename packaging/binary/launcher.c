@@ -88,7 +88,7 @@ static const char *next(const char *place, struct entry *entry)
 	int length = 0;
 	if (!*place)
 		return NULL;
-	if (sscanf(place, "%c %o %lld %255s %255s%n", &entry->kind, &entry->mode, &entry->size, entry->name,
+	if (sscanf(place, "%c\t%o\t%lld\t%255[^\t\n]\t%255[^\t\n]%n", &entry->kind, &entry->mode, &entry->size, entry->name,
 		   entry->target, &length) != 5)
 		abort();
 	return place + length + 1;

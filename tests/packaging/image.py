@@ -3,10 +3,9 @@
 mmdebstrap makes the base of Debian's packages, buildah builds on it, runc runs what comes out as a
 container engine would: by the image's own configuration, on a root that nobody can write to. pip's
 packages are downloaded here, as this machine's pip is configured, and served to the build on
-loopback. The base is kept in the virtual environment: it takes the longest and holds nothing of us.
+loopback.
 """
 
-import hashlib
 import http.server
 import json
 import os
@@ -23,9 +22,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tests.e2e.programs import Program, Programs
+from tests.packaging.debian_base import tar_of
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path(sys.prefix) / "image"
 TIMEOUT_SECONDS = 600.0
 HELP = """\
 The image is built and run with Debian's mmdebstrap, buildah and runc, as root (`make setup` as root
@@ -154,7 +153,7 @@ def built(folder: Path, packages: Path) -> Iterator[Image]:
     )
     try:
         empty = buildah("from", "scratch").strip()
-        buildah("add", "--quiet", empty, str(base()), "/")
+        buildah("add", "--quiet", empty, str(tar_of(SUITE, BASE)), "/")
         buildah("config", "--env", f"PATH={PATH}", empty)
         buildah("commit", "--quiet", empty, "localhost/base")
         with serving(packages) as url:
@@ -175,24 +174,12 @@ def built(folder: Path, packages: Path) -> Iterator[Image]:
             configuration["Env"],
             configuration["Entrypoint"],
             size_mib(root),
-            base().stat().st_size / 2**20,
+            tar_of(SUITE, BASE).stat().st_size / 2**20,
         )
     finally:
         if (folder / "storage").exists():
             buildah("rm", "--all")
             shutil.rmtree(folder / "storage")
-
-
-def base() -> Path:
-    """The base as a tar file, made when there is none of this recipe."""
-    recipe = hashlib.sha256(" ".join(BASE).encode()).hexdigest()[:12]
-    file = CACHE / f"base-{SUITE}-{recipe}.tar"
-    if not file.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(f".{os.getpid()}.tar")
-        tool("mmdebstrap", "--quiet", *BASE, SUITE, str(unfinished))
-        unfinished.rename(file)
-    return file
 
 
 def download(folder: Path, machine: str) -> None:
