@@ -54,6 +54,9 @@ class CountedSource:
         self.reads += 1
         return self._source.read()
 
+    def close(self) -> None:
+        self._source.close()
+
 
 class World:
     """A client, its API server, and the clock by which credentials grow old."""

@@ -2,6 +2,7 @@ import asyncio
 import json
 import logging
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyrbacproxy.kube.credentials import (
+    Child,
     CredentialError,
     Credentials,
     Kubeconfig,
@@ -24,7 +26,7 @@ SECOND = ApiServer("https://a", authorization="Bearer 2")
 
 
 class FakeSource:
-    def __init__(self, *results: ApiServer | CredentialError) -> None:
+    def __init__(self, *results: ApiServer | Exception) -> None:
         self.results = list(results)
         self.reads = 0
         self.gate = threading.Event()
@@ -34,9 +36,12 @@ class FakeSource:
         self.reads += 1
         self.gate.wait(10)
         result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
-        if isinstance(result, CredentialError):
+        if isinstance(result, Exception):
             raise result
         return result
+
+    def close(self) -> None:
+        self.gate.set()
 
 
 class Clock:
@@ -114,6 +119,23 @@ async def test_a_credential_that_stays_expired_is_not_read_for_every_review() ->
     assert source.reads == 2
 
 
+async def test_whatever_breaks_a_reading_leaves_the_old_in_use_and_quotes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = FakeSource(FIRST, RuntimeError("s3cret"))
+    credentials, clock = keeper(source)
+    await credentials.current()
+    clock.now += 60
+    assert await credentials.current() == FIRST
+    assert caplog.messages == ["API server credential: could not be read: RuntimeError"]
+
+
+async def test_without_a_credential_whatever_broke_is_the_reason() -> None:
+    credentials, _ = keeper(FakeSource(ValueError("s3cret")))
+    with pytest.raises(CredentialError, match="^could not be read: ValueError$"):
+        await credentials.current()
+
+
 async def test_fr39_a_good_credential_survives_a_bad_file_and_that_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -186,18 +208,18 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 class FakeChild:
-    """Stands for `subprocess.run`."""
+    """Stands for `Child.output`."""
 
     def __init__(self, *outputs: str | Exception) -> None:
         self.outputs = list(outputs)
         self.commands: list[list[str]] = []
 
-    def __call__(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def __call__(self, command: list[str]) -> bytes:
         self.commands.append(command)
         output = self.outputs.pop(0)
         if isinstance(output, Exception):
             raise output
-        return subprocess.CompletedProcess(command, 0, stdout=output)
+        return output.encode()
 
 
 def output(path: Path, **changes: Any) -> str:
@@ -230,7 +252,7 @@ def test_the_child_runs_again_only_when_a_file_has_changed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = FakeChild(output(path), output(path, authorization="Bearer 2"))
-    monkeypatch.setattr(subprocess, "run", child)
+    monkeypatch.setattr(Child, "output", child)
     source = Kubeconfig(str(path))
     assert source.read() == source.read() == FIRST
     assert len(child.commands) == 1
@@ -243,7 +265,7 @@ def test_the_child_runs_again_when_the_credential_has_expired(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = FakeChild(output(path, expires_at=600.0), output(path))
-    monkeypatch.setattr(subprocess, "run", child)
+    monkeypatch.setattr(Child, "output", child)
     clock = Clock()
     source = Kubeconfig(str(path), wall_clock=clock)
     source.read()
@@ -257,7 +279,7 @@ def test_a_kubeconfig_that_turns_bad_is_not_resolved(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = FakeChild()
-    monkeypatch.setattr(subprocess, "run", child)
+    monkeypatch.setattr(Child, "output", child)
     path.write_text("{}")
     with pytest.raises(CredentialError, match="current-context"):
         Kubeconfig(str(path)).read()
@@ -279,7 +301,7 @@ def test_a_kubeconfig_that_turns_bad_is_not_resolved(
 def test_fr67_a_child_that_fails_is_told_without_its_output(
     path: Path, monkeypatch: pytest.MonkeyPatch, result: str | Exception, said: str
 ) -> None:
-    monkeypatch.setattr(subprocess, "run", FakeChild(result))
+    monkeypatch.setattr(Child, "output", FakeChild(result))
     with pytest.raises(CredentialError, match=said) as caught:
         Kubeconfig(str(path)).read()
     assert "s3cret" not in str(caught.value)
@@ -289,6 +311,35 @@ def test_fr67_a_child_that_fails_is_told_without_its_output(
 def test_a_token_with_a_line_end_in_it_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subprocess, "run", FakeChild(output(path, authorization="Bearer s3\ncret")))
+    monkeypatch.setattr(Child, "output", FakeChild(output(path, authorization="Bearer s3\ncret")))
     with pytest.raises(CredentialError, match=r"its token is no token$"):
         Kubeconfig(str(path)).read()
+
+
+def test_a_child_that_is_killed_answers_nothing_and_nobody_waits_for_it() -> None:
+    child, outputs = Child(), []
+    sleeping = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+    thread = threading.Thread(target=lambda: outputs.append(child.output(sleeping)))
+    thread.start()
+    while child._process is None:
+        thread.join(0.01)
+    child.kill()
+    thread.join(30)
+    assert outputs in ([b""], [b"up\n"])
+    assert child.output(sleeping) in (b"", b"up\n")  # whoever comes later is ended too
+
+
+async def test_closing_ends_a_reading_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    source = FakeSource(CredentialError("the child was ended"))
+    source.gate.clear()
+    credentials = Credentials(source)
+    reading = credentials.begin_reading()
+    credentials.close()
+    with pytest.raises(CredentialError):
+        await reading
+    assert not caplog.records
+
+
+def test_a_service_account_and_a_kubeconfig_can_be_closed(path: Path) -> None:
+    for settings in (KubeSettings(), KubeSettings(kubeconfig=str(path))):
+        source_of(settings).close()

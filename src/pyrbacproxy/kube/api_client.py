@@ -85,7 +85,8 @@ class ApiClient:
         self._credentials.begin_reading()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and end a reading of the credential."""
+        self._credentials.close()
         self._drop_link()
 
     def _turns(self, review: Review) -> Turns:

@@ -35,6 +35,10 @@ class Source(Protocol):
         """What the files say now (blocking); raises CredentialError."""
         ...
 
+    def close(self) -> None:
+        """End a reading under way, which then raises; called from another thread."""
+        ...
+
 
 class Credentials:
     """Keeps the newest `ApiServer` of a source."""
@@ -66,6 +70,12 @@ class Credentials:
             await self._read()
         return self._known()
 
+    def close(self) -> None:
+        """Let nobody wait for a reading: the process ends."""
+        if self._reading is not None:
+            self._reading.remove_done_callback(self._install)
+        self._source.close()
+
     def _known(self) -> ApiServer:
         if self._server is None:
             raise CredentialError(self._problem)
@@ -88,9 +98,11 @@ class Credentials:
         try:
             server = reading.result()
         except CredentialError as error:
-            if str(error) != self._problem:
-                _LOG.error("API server credential: %s", error)
-            self._problem = str(error)
+            self._keep(str(error))
+            return
+        except Exception as error:  # noqa: BLE001 -- the loop that calls this has no use for it
+            # Whatever it is, its words may quote a secret.
+            self._keep(f"could not be read: {type(error).__name__}")
             return
         if self._server is not None and server != self._server:
             _LOG.info("API server credential has changed, connecting anew")
@@ -99,6 +111,12 @@ class Credentials:
         if server.expires_at is not None:
             left = min(left, server.expires_at - self._wall_clock())
         self._due_at = self._clock() + max(left, RETRY_SECONDS)
+
+    def _keep(self, problem: str) -> None:
+        """What was known stays in use; why is said once."""
+        if problem != self._problem:
+            _LOG.error("API server credential: %s", problem)
+        self._problem = problem
 
 
 class ServiceAccount:
@@ -115,6 +133,9 @@ class ServiceAccount:
             raise CredentialError(f"{self._folder / 'token'} holds no token")
         return ApiServer(url=self._url, ca=ca, authorization=f"Bearer {token}")
 
+    def close(self) -> None:
+        """Nothing lasts."""
+
 
 class Kubeconfig:
     """A kubeconfig, resolved by a child process when a file that it is made of has changed."""
@@ -124,14 +145,19 @@ class Kubeconfig:
         self._wall_clock = wall_clock
         self._server: ApiServer | None = None
         self._files: dict[str, str] = {}
+        self._child = Child()
 
     def read(self) -> ApiServer:
         """The resolved server; raises CredentialError."""
         if self._server is None or self._has_changed(self._server):
             if found := problems(self._path):
                 raise CredentialError("; ".join(found))
-            self._server, self._files = _resolved(self._path)
+            self._server, self._files = _resolved(self._path, self._child)
         return self._server
+
+    def close(self) -> None:
+        """Without it, a signal soon after the start would wait for the child."""
+        self._child.kill()
 
     def _has_changed(self, server: ApiServer) -> bool:
         if server.expires_at is not None and self._wall_clock() >= server.expires_at:
@@ -151,21 +177,47 @@ def _text(path: Path) -> str:
         raise CredentialError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _resolved(path: str) -> tuple[ApiServer, dict[str, str]]:
+class Child:
+    """A program that is run for its output, and can be ended from another thread."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_killed = False
+
+    def output(self, command: list[str]) -> bytes:
+        """What it writes; "" when it was killed. Raises OSError, subprocess.TimeoutExpired."""
+        with subprocess.Popen(  # noqa: S603 -- our own interpreter and module, and the operator's path
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            self._process = process
+            if self._is_killed:
+                process.kill()
+            try:
+                return process.communicate(timeout=CHILD_SECONDS)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            finally:
+                self._process = None
+
+    def kill(self) -> None:
+        """End it, and any later one at once."""
+        self._is_killed = True
+        if (process := self._process) is not None:
+            process.kill()
+
+
+def _resolved(path: str, child: Child) -> tuple[ApiServer, dict[str, str]]:
     """Run the child; raises CredentialError. Its output is secret, and its stderr may be: neither
     is shown.
     """
     # -P: a file in the working directory must not pass for one of the child's modules.
     command = [sys.executable, "-P", "-m", "pyrbacproxy.kube.resolve_kubeconfig", path]
     try:
-        child = subprocess.run(  # noqa: S603 -- our own interpreter and module, and the operator's path
-            command,
-            capture_output=True,
-            timeout=CHILD_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        output = json.loads(child.stdout)
+        output = json.loads(child.output(command))
         if problem := output.get("problem"):
             raise CredentialError(f"kubeconfig {problem}")
         files = output.pop("files")
