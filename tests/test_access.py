@@ -226,6 +226,12 @@ def test_k_e11_ignored_paths_need_no_credentials() -> None:
         assert refused(run(request(target), settings=settings)) == (401, [])
 
 
+@pytest.mark.parametrize("target", [b"/open/a\\b", b"/open/a%5Cb"])
+def test_dec_d9_a_backslash_opens_no_ignored_path(target: bytes) -> None:
+    settings = AccessSettings(ignore_paths=("/open/*",))
+    assert refused(run(request(target), settings=settings)) == (401, [])
+
+
 def test_dec_d5_no_credential_and_no_forged_name_leaves_an_ignored_path() -> None:
     lines = (
         TOKEN,

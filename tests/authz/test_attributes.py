@@ -80,7 +80,7 @@ def test_rewrites_alone_are_inert() -> None:
     assert found == (Attributes(ALICE, NonResourceAttributes("get", "/metrics")),)
 
 
-@pytest.mark.parametrize("target", [b"/a%2fb", b"/a%5Cb", b"/a%2Fb"])
+@pytest.mark.parametrize("target", [b"/a%2fb", b"/a%5Cb", b"/a%2Fb", b"/a\\b"])
 def test_dec_d9_a_path_with_an_encoded_separator_is_not_exact(target: bytes) -> None:
     assert not attributes(AttributeSettings(), target)[0].is_path_exact
 

@@ -260,6 +260,7 @@ def test_no_reader_walks_elsewhere_on_a_path_that_passes(raw_path: bytes) -> Non
         (b"/a%5Cb", True),
         (b"/a%5cb", True),
         (b"/a%00", True),
+        (b"/a\\b", True),
         (b"/a%20b", False),
         (b"/a%252Fb", False),
         (b"/a/b", False),

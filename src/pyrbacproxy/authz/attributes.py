@@ -31,8 +31,8 @@ _OTHER_VERB = "*"
 class Attributes:
     """The action to be authorized.
 
-    `is_path_exact` is false when the raw path holds `%2F`, `%5C` or `%00`: then no static path rule
-    matches it (D9).
+    `is_path_exact` is false when `%2F`, `%5C` or `%00` would be forwarded: then no static path rule
+    matches (D9).
     """
 
     user: UserInfo

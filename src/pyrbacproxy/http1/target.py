@@ -17,7 +17,8 @@ _VISIBLE_ASCII = re.compile(rb"[\x21-\x7e]+")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]+)([^?]*)(?:\?(.*))?", re.IGNORECASE)
 _ENCODED_SLASH = re.compile(rb"%2[Ff]")
-_ENCODED_SEPARATOR = re.compile(rb"%(?:2[Ff]|5[Cc]|00)")
+# A raw "\" is forwarded as %5C, so it is one.
+_ENCODED_SEPARATOR = re.compile(rb"\\|%(?:2[Ff]|5[Cc]|00)")
 # What the original leaves alone when it writes a path: RFC 3986 unreserved, sub-delims, ":" "@" "/"
 # "%" and brackets.
 _TO_ESCAPE = re.compile(rb"[^A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]")
@@ -119,7 +120,7 @@ def is_ambiguous(target: Target) -> bool:
 
 
 def has_encoded_separator(raw_path: bytes) -> bool:
-    """Whether the path holds %2F, %5C or %00: then it opens no door (decisions D9)."""
+    r"""Whether the path is forwarded with %2F, %5C ("\" too) or %00: then it opens no door (D9)."""
     return _ENCODED_SEPARATOR.search(raw_path) is not None
 
 
