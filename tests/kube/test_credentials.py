@@ -132,7 +132,7 @@ async def test_whatever_breaks_a_reading_leaves_the_old_in_use_and_quotes_nothin
 
 async def test_without_a_credential_whatever_broke_is_the_reason() -> None:
     credentials, _ = keeper(FakeSource(ValueError("s3cret")))
-    with pytest.raises(CredentialError, match="^could not be read: ValueError$"):
+    with pytest.raises(CredentialError, match=r"^could not be read: ValueError$"):
         await credentials.current()
 
 

@@ -135,6 +135,48 @@ def test_bad_yaml_is_placed_but_not_quoted(tmp_path: Path) -> None:
     assert "is no YAML" in problems(str(path))[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("clusters: 2024-02-30", "line 1, column 11"),
+        ("users:\n- {token: 2001-99-99}", "line 2, column 11"),
+        ("current-context: !!int demo", "line 1, column 18"),
+        ("current-context: !!int ''", "line 1, column 18"),
+        ("current-context: !!bool s3cret", "line 1, column 18"),
+        ("current-context: !!timestamp s3cret", "line 1, column 18"),
+        ("token: !!float s3cret", "line 1, column 8"),
+        ("token: !!binary s3cret", "line 1, column 8"),
+        ("token: !!map s3cret", "line 1, column 8"),
+        ("token: !own s3cret", "line 1, column 8"),
+        ("at: !!float 1" + ":1" * 200, "line 1, column 5"),
+        ("a: &a [*a, 2024-02-30]", "line 1, column 12"),
+    ],
+)
+def test_a_value_that_is_none_of_its_kind_is_placed_but_not_quoted(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    path = tmp_path / "kc"
+    path.write_text(text)
+    said = f"kubeconfig {path}: holds a value that is none of its kind in {place}"
+    assert problems(str(path)) == [said]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "? {a: b}\n: c", "a: {<<: s3cret}", "a: 1\n---\nb: 2"]
+)
+def test_what_python_cannot_hold_is_no_yaml(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kc").write_text(text)
+    (problem,) = problems(str(tmp_path / "kc"))
+    assert problem.startswith(f"kubeconfig {tmp_path / 'kc'}: is no YAML")
+    assert "s3cret" not in problem
+
+
+def test_a_merge_key_is_resolved(tmp_path: Path) -> None:
+    document = json.dumps(kubeconfig(tmp_path / "kc", {"server": "https://api.test"}))
+    (tmp_path / "kc").write_text(f"<<: {document}")
+    assert problems(str(tmp_path / "kc")) == []
+
+
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kc").write_text("")
     assert "no mapping" in problems(str(tmp_path / "kc"))[0]

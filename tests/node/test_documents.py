@@ -29,6 +29,14 @@ def test_a_document_is_read(content: bytes, expected: Document) -> None:
         pytest.param(b"a: [", "f: while parsing a flow node", id="no YAML"),
         pytest.param(b"\xff", "f: unacceptable character", id="no text"),
         pytest.param(b"a:\n- b: 2024-01-02", "f: a[0].b: put 2024-01-02 in quotes", id="a date"),
+        pytest.param(b"a: 2024-02-30", "f: day", id="no day"),
+        pytest.param(b"a: !!int x", "f: invalid literal", id="no integer"),
+        pytest.param(b"a: !!int ''", "f: a value does not fit its tag", id="no digit"),
+        pytest.param(b"a: !!bool maybe", "f: a value does not fit its tag", id="no truth"),
+        pytest.param(b"a: !!timestamp x", "f: a value does not fit its tag", id="no date"),
+        pytest.param(
+            b"a: !!float 1" + b":1" * 200, "f: a value does not fit its tag", id="no float"
+        ),
         pytest.param(b"[" * 5000, "f: nested too deeply", id="deep"),
         pytest.param(b"a: &x [*x]", "f: nested too deeply", id="endless"),
     ],

@@ -94,14 +94,16 @@ def problems(path: str) -> list[str]:
     ignored.
     """
     try:
-        document = yaml.load(Path(path).read_bytes(), Loader=_LOADER)  # noqa: S506 -- both are safe loaders
+        document = _document(Path(path).read_bytes())
     except OSError as error:
         return [f"kubeconfig {path}: cannot be read: {error.strerror}"]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         # The parser's own words quote the file, and with it a secret; the place is enough.
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        return [f"kubeconfig {path}: is no YAML{place}"]
+        is_value = isinstance(error, _ValueError)
+        what = "holds a value that is none of its kind" if is_value else "is no YAML"
+        return [f"kubeconfig {path}: {what}{place}"]
     if not isinstance(document, dict):
         return [f"kubeconfig {path}: holds no mapping of keys and values"]
     return [
@@ -111,6 +113,45 @@ def problems(path: str) -> list[str]:
 
 # libyaml's parser when PyYAML was built with it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_MERGE = "tag:yaml.org,2002:merge"  # `<<`, which has no value of its own
+
+
+class _ValueError(yaml.MarkedYAMLError):
+    """A scalar is not what its form or its tag says: the 30th of February, `!!int demo`."""
+
+
+def _document(content: bytes) -> object:
+    """The only document. Raises yaml.YAMLError with the place if possible, or RecursionError."""
+    loader = _LOADER(content)
+    try:
+        node = loader.get_single_node()
+        _check_scalars(loader, node)
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_scalars(loader: Any, root: yaml.Node | None) -> None:
+    """Raise _ValueError at the first scalar of which PyYAML, asked for a value, makes none."""
+    left, seen = [root], set[int]()
+    while left:
+        node = left.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            left += [one for pair in reversed(node.value) for one in reversed(pair)]
+        elif isinstance(node, yaml.SequenceNode):
+            left += reversed(node.value)
+        elif node.tag != _MERGE:
+            try:
+                loader.construct_object(node, deep=True)
+            except yaml.YAMLError as error:
+                raise _ValueError(problem_mark=node.start_mark) from error
+            except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
+                # Its constructors raise what Python's own do.
+                raise _ValueError(problem_mark=node.start_mark) from error
 
 
 def _document_problems(document: Fields, folder: Path) -> Iterator[str]:

@@ -30,6 +30,9 @@ def read_all(content: bytes, file: str) -> list[Document]:
         raise DocumentError(f"{file}: nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
         raise DocumentError(f"{file}: {' '.join(str(error).split())}") from error
+    except (LookupError, AttributeError, TypeError, ArithmeticError) as error:
+        # PyYAML's constructors raise what Python's own do, in words that tell a reader nothing.
+        raise DocumentError(f"{file}: a value does not fit its tag or its form") from error
     documents = [value for value in values if isinstance(value, dict)]
     if len(documents) < len(values):
         raise DocumentError(f"{file}: must be a mapping")
