@@ -26,6 +26,19 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xf
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 # Go's limit since 2025 (reference 15.1).
 _MOST_HEADER_LINES = 500
+# No server in between takes a longer one, and taking a path apart costs time and memory that
+# nobody has earned yet. Headers have the head's limit alone: tokens are long (FR22).
+_LONGEST_TARGET_BYTES = 65_536
+# The lists that are split before it is known who asks; each member costs an object.
+_LISTS = (
+    b"connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"expect",
+    b"sec-websocket-protocol",
+)
+_MOST_MEMBERS = 1000
 _SWITCHING_PROTOCOLS = 101
 _FIRST_FINAL = 200
 
@@ -41,8 +54,11 @@ def read_request(raw: bytes) -> tuple[RequestHead, Target, Framing, bool]:
     if raw.count(b"\n") > _MOST_HEADER_LINES + 2:
         raise RemoteProtocolError("too many header lines", status=431)
     method, raw_target, minor = line.groups()
+    if len(raw_target) > _LONGEST_TARGET_BYTES:
+        raise RemoteProtocolError("the request-target is too long", status=431)
     head = RequestHead(method, raw_target, llhttp.request_lines(raw), int(minor))
     check_host(head)
+    _check_lists(head.headers)
     target = parse_target(method, raw_target)
     framing = request_framing(head)
     _check_expectation(head.headers)
@@ -72,6 +88,14 @@ def _bad_request_line(raw: bytes) -> RemoteProtocolError:
     if line[2] != b"1":
         return RemoteProtocolError("an HTTP version other than 1", status=505)
     return RemoteProtocolError("an unknown method", status=501)
+
+
+def _check_lists(headers: Headers) -> None:
+    for name in _LISTS:
+        if name in headers:
+            commas = sum(value.count(b",") for value in headers.get_all(name))
+            if commas >= _MOST_MEMBERS:
+                raise RemoteProtocolError("a list with too many members")
 
 
 def _check_expectation(headers: Headers) -> None:

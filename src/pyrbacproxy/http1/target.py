@@ -92,6 +92,8 @@ def cleaned(raw_path: bytes) -> bytes:
 
     It starts with exactly one "/" (reference 3.0.3: Go's `cleanPath`; decisions D17).
     """
+    if raw_path.startswith(b"/") and b"//" not in raw_path and b"/." not in raw_path:
+        return raw_path  # no such segment: most paths
     kept: list[bytes] = []
     for segment in raw_path.split(b"/"):
         if segment == b"..":
