@@ -291,6 +291,17 @@ def test_a_half_closed_client_gets_all_its_answers() -> None:
     assert talk.transport.done[-1] == "close"
 
 
+def test_a_half_closed_client_gets_more_answers_than_are_parsed_at_once() -> None:
+    talk = Talk()
+    talk.down.data_received(GET * 40 + GET[:9])
+    for number in range(40):
+        if number == 16:
+            assert talk.down.eof_received()
+        talk.answer()
+    assert talk.statuses == [200] * 40
+    assert talk.transport.done[-1] == "close"
+
+
 def test_a_half_closed_client_with_a_full_buffer_is_waited_for() -> None:
     talk = Talk()
     talk.down.pause_writing()

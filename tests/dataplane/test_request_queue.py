@@ -57,3 +57,15 @@ def test_what_follows_a_request_for_a_tunnel_is_held() -> None:
     waiting.clear()
     waiting.refill()
     assert len(waiting) == 2
+
+
+def test_what_the_parser_holds_back_counts_as_waiting() -> None:
+    queue = RequestQueue(max_head_bytes=4096)
+    queue.feed(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 17)
+    while queue:
+        queue.take()
+    assert queue.has_more
+    queue.refill()
+    queue.take()
+    queue.take()
+    assert not queue.has_more

@@ -128,7 +128,7 @@ class Downstream:
         if self._stage is not _Stage.OPEN:
             return False
         if exchange is None:
-            return bool(self._queue)
+            return self._queue.has_more
         if not exchange.is_request_ended:
             exchange.client_gone()
             return False
@@ -166,7 +166,7 @@ class Downstream:
     @property
     def must_close(self) -> bool:
         """Whether the connection ends with this exchange."""
-        return self._is_draining or (self._has_ended and not self._queue)
+        return self._is_draining or (self._has_ended and not self._queue.has_more)
 
     def write(self, *pieces: Piece) -> None:
         """Send bytes, all in one go."""
@@ -256,7 +256,7 @@ class Downstream:
         if self._exchange is not None:
             return
         limits = self._services.limits
-        if self._queue.has_begun_head:
+        if self._queue.has_begun_head and not self._has_ended:
             if not self._is_in_head:
                 # Once for each head, not for each byte of it (FR58).
                 self._is_in_head = True

@@ -32,6 +32,11 @@ class RequestQueue:
         return not self._events and self._parser.is_idle
 
     @property
+    def has_more(self) -> bool:
+        """Whether something waits, be it unparsed."""
+        return bool(self._events) or self._parser.is_held
+
+    @property
     def has_begun_head(self) -> bool:
         """Whether some bytes of a head are here, but not all."""
         return self._parser.has_begun_head
