@@ -243,6 +243,29 @@ def test_dec_d2_a_lost_key_that_would_widen_ends_the_start(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "{static: [{path: /x, user: {name: a}, user: {}}]}",
+        "{static: [{path: /x, user: {name: a}, USER: {name: b}}]}",
+        "{static: [{path: /x, user: {name: a, Name: ~}}]}",
+        "{static: [{path: /x, verb: get, verb: ~}]}",
+        "{resourceAttributes: {resource: a, Resource: b}}",
+        "{resourceAttributes: [{name: a, name: b}]}",
+        "{resourceAttributes: {resource: a}, rewrites: {byHttpHeader: {name: a, NAME: b}}}",
+    ],
+)
+def test_dec_d2_of_a_repeated_key_none_is_lost_in_silence(text: str) -> None:
+    (problem,) = problems(f"authorization: {text}")
+    assert problem.endswith("given more than once")
+
+
+@pytest.mark.parametrize("value", ["!!null bob", "!!bool maybe"])
+def test_a_tag_makes_nothing_else_of_a_word(value: str) -> None:
+    (problem,) = problems(f"authorization: {{static: [{{path: /x, user: {{name: {value}}}}}]}}")
+    assert f"static[0].user.name: must be text, not {value.split()[1]}" in problem
+
+
+@pytest.mark.parametrize(
     ("text", "place", "hint"),
     [
         (

@@ -50,6 +50,8 @@ class Read:
         ("'on'", "on"),
         ("2001-01-01", "2001-01-01"),
         ("!!str 123", "123"),
+        ("!!null ~", ""),
+        ("!!bool y", "true"),
         ("v1", "v1"),
     ],
 )
@@ -59,7 +61,13 @@ def test_scalars_become_the_text_that_go_makes_of_them(written: str, meant: str)
     assert read.problems == []
 
 
-@pytest.mark.parametrize("written", ["[x]", "{x: y}", "!!binary eA==", "!own x", "!!int word"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("[x]", "{x: y}", "!!binary eA==", "!own x", "!!int word"),
+        *("!!null bob", "!!bool maybe", "!!float ''", "!!int 08"),
+    ],
+)
 def test_what_is_no_text_is_a_problem(written: str) -> None:
     read = Read(f"a: {written}")
     assert read.tree.text(read.entry()) == ""
@@ -87,7 +95,10 @@ def test_unquoted_booleans(written: str, *, meant: bool) -> None:
     assert read.problems == []
 
 
-@pytest.mark.parametrize("written", ['"true"', "'yes'", "1", "word", "[]", "{}", '"y"'])
+@pytest.mark.parametrize(
+    "written",
+    ['"true"', "'yes'", "1", "word", "[]", "{}", '"y"', "!!bool maybe", "!!null true"],
+)
 def test_nothing_else_is_a_boolean(written: str) -> None:
     read = Read(f"a: {written}")
     assert read.tree.truth(read.entry()) is False
@@ -135,14 +146,49 @@ def test_of_several_equal_keys_one_wins_and_it_is_said(text: str, meant: str) ->
     assert "given more than once" in read.findings.warnings[0]
 
 
-def test_merge_keys_and_aliases_are_resolved() -> None:
-    read = Read("base: &b {x: 1, y: 2}\na: {<<: *b, y: 3}")
-    entries = read.tree.section(read.tree.section(read.root, ("a", "base"))["a"], ("x", "y"))
-    assert [read.tree.text(entries[key]) for key in ("x", "y")] == ["1", "3"]
+@pytest.mark.parametrize("text", ["a: 1\na: 1", "A: 1\na: 2", "a: 2\nA: 1", "<<: {a: 1, A: 2}"])
+def test_dec_d2_a_repeated_key_that_would_widen_is_a_problem(text: str) -> None:
+    read = Read(text)
+    read.tree.section(read.root, ("a",), is_strict=True)
+    assert len(read.problems) == 1
+    assert read.problems[0].endswith(": given more than once")
 
 
-def test_a_bad_merge_key_is_a_problem() -> None:
-    read = Read("a: {<<: 5}")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "base: &b {x: 1, y: 2}\na: {<<: *b, y: 3}",
+        "base: &b {x: 1, y: 2}\na: {y: 3, <<: *b}",
+        "base: &b {x: 1}\na: {<<: [{y: 3}, {<<: *b, y: 2}]}",
+        "base: &b {<<: {x: 2}, x: 1}\na: &a {<<: *b, y: 3}\nc: *a",
+    ],
+)
+def test_merge_keys_and_aliases_are_resolved(text: str) -> None:
+    read = Read(text)
+    sections = read.tree.section(read.root, ("a", "base", "c"))
+    for _ in range(2):  # what is merged is so for good
+        entries = read.tree.section(sections["a"], ("x", "y"), is_strict=True)
+        assert [read.tree.text(entries[key]) for key in ("x", "y")] == ["1", "3"]
+    assert read.findings == Findings()
+
+
+def test_a_key_that_is_no_scalar_is_told_of_a_base_too() -> None:
+    read = Read("a: {<<: {? [x] : y}, b: 1}")
+    read.tree.section(read.entry(), ("b",))
+    assert read.problems == ["f, line 1: a: a list cannot be a key"]
+
+
+def test_merged_aliases_do_not_multiply() -> None:
+    levels = (f"a{n + 1}: &a{n + 1} {{<<: [*a{n}, *a{n}]}}" for n in range(40))
+    read = Read("\n".join(["a0: &a0 {? [x] : y, b: 1}", *levels]))
+    entry = read.tree.section(read.root, ("a40",))["a40"]
+    assert read.tree.text(read.tree.section(entry, ("b",))["b"]) == "1"
+    assert len(read.problems) == 1
+
+
+@pytest.mark.parametrize("text", ["a: {<<: 5}", "a: {<<: [[]]}", "a: &a {<<: *a}"])
+def test_a_bad_merge_key_is_a_problem(text: str) -> None:
+    read = Read(text)
     assert read.tree.section(read.entry(), ("x",)) == {}
     assert "bad merge key" in read.problems[0]
 

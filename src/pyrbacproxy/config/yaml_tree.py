@@ -10,15 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yaml import MappingNode, Node, SafeLoader, ScalarNode, SequenceNode, YAMLError
-from yaml.constructor import ConstructorError, SafeConstructor
 
 from pyrbacproxy.config.findings import Findings
 
 _TAG = "tag:yaml.org,2002:"
 # Go's YAML 1.1 reads these as booleans, PyYAML does not.
 _SHORT_BOOLS = {"y": True, "Y": True, "n": False, "N": False}
-_TRUE = frozenset({"true", "yes", "on"})
-_CONSTRUCTOR = SafeConstructor()  # knows how `<<` merges
+_BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class NotYamlError(Exception):
@@ -44,8 +43,9 @@ class Entry:
 
     @property
     def is_null(self) -> bool:
-        """Nothing was written, or `~`: the zero value."""
-        return isinstance(self.node, ScalarNode) and self.node.tag == f"{_TAG}null"
+        """Nothing was written, or `~`: the zero value. Whoever tags a word as null meant it not."""
+        node = self.node
+        return isinstance(node, ScalarNode) and node.tag == f"{_TAG}null" and node.value in _NULLS
 
 
 class Tree:
@@ -81,8 +81,8 @@ class Tree:
     ) -> dict[str, Entry]:
         """A mapping's entries by their known names; absent, null or no mapping is empty.
 
-        An unknown key is a problem where losing it would widen a rule (`is_strict`, D2), else a
-        warning.
+        An unknown or repeated key is a problem where losing it would widen a rule (`is_strict`,
+        D2), else a warning.
         """
         if entry is None or entry.is_null:
             return {}
@@ -98,7 +98,8 @@ class Tree:
                 continue
             before = found.get(name)
             if before is not None:
-                self.warn(child, "given more than once")
+                tell = self.problem if is_strict else self.warn
+                tell(child, "given more than once")
             # Of several spellings the one that sorts last wins, of equal ones the last in the file.
             if before is None or spelling.encode() >= before[0].encode():
                 found[name] = (spelling, child)
@@ -139,9 +140,9 @@ class Tree:
     def _children(self, entry: Entry, node: MappingNode) -> list[tuple[str, Entry]]:
         """The mapping's keys as written, with `<<` resolved; what stands later comes later."""
         try:
-            _CONSTRUCTOR.flatten_mapping(node)
-        except (ConstructorError, RecursionError) as error:
-            self.problem(entry, f"bad merge key: {' '.join(str(error).split())}")
+            _merge(node)
+        except (TypeError, RecursionError) as error:
+            self.problem(entry, f"bad merge key: {error}")
             return []
         children = []
         for key, value in node.value:
@@ -173,18 +174,56 @@ class Tree:
         return f"{where}: {entry.key}: {text}" if entry.key else f"{where}: {text}"
 
 
+def _merge(node: MappingNode) -> None:
+    """Put what `<<` names before the mapping's own keys. Raises TypeError, or RecursionError when
+    it leads in a circle.
+
+    A key that overrides one of the same spelling in a base replaces it, and an earlier base a later
+    one; what one mapping holds twice stays there twice.
+    """
+    own = [pair for pair in node.value if pair[0].tag != f"{_TAG}merge"]
+    if len(own) == len(node.value):
+        return
+    inherited: list[tuple[Node, Node]] = []
+    for key, value in node.value:
+        if key.tag != f"{_TAG}merge":
+            continue
+        for base in reversed(value.value if isinstance(value, SequenceNode) else [value]):
+            if not isinstance(base, MappingNode):
+                raise TypeError(f"must name a mapping or a list of them, not {_shown(base)}")
+            _merge(base)
+            inherited = _overridden(inherited, base.value)
+    node.value = _overridden(inherited, own)
+
+
+def _overridden(
+    pairs: list[tuple[Node, Node]], by: list[tuple[Node, Node]]
+) -> list[tuple[Node, Node]]:
+    names = {_identity(key) for key, _ in by}
+    return [pair for pair in pairs if _identity(pair[0]) not in names] + by
+
+
+def _identity(key: Node) -> str | int:
+    """What two pairs of the same key share; of a key that is none, the node, lest aliases multiply
+    it.
+    """
+    return str(key.value) if isinstance(key, ScalarNode) else id(key)
+
+
 def _truth(node: Node) -> bool | None:
     """A boolean node's value; None for any other node."""
     if not isinstance(node, ScalarNode):
         return None
     if node.tag == f"{_TAG}bool":
-        return node.value.lower() in _TRUE
+        return _BOOLS.get(node.value.lower(), _SHORT_BOOLS.get(node.value))
     is_plain = node.tag == f"{_TAG}str" and node.style is None
     return _SHORT_BOOLS.get(node.value) if is_plain else None
 
 
 def _scalar_text(node: ScalarNode) -> str:
-    """The text Go would make of the scalar; ValueError for a tag that is not YAML's own."""
+    """The text Go would make of the scalar; ValueError for a tag that is not YAML's own, or that
+    the scalar does not fit.
+    """
     text = str(node.value)
     truth = _truth(node)
     if truth is not None:
