@@ -385,11 +385,15 @@ def test_dec_d7_without_attributes_it_is_400(target: bytes) -> None:
     assert verdict.decided == Decided(Outcome.REFUSED, "alice", "token")
 
 
-def test_a_reviewed_header_named_in_connection_does_not_go_on() -> None:
-    lines = ((b"X-Namespace", b"team"), (b"Connection", b"X-Namespace"))
-    verdict, reviews = run(request(b"/m", TOKEN, *lines), KNOWN, ALLOWED, attributes=BY_HEADER)
-    assert reviews == [ASKS_WHO, may_pods("team")]
-    assert b"x-namespace" not in forwarded((verdict, reviews)).head.headers
+@pytest.mark.parametrize(
+    "line", [(b"Connection", b"X-Namespace"), (b"X_Namespace", b"other")], ids=["taken", "doubled"]
+)
+def test_dec_d7_a_reviewed_header_goes_on_as_it_was_reviewed(line: tuple[bytes, bytes]) -> None:
+    lines = (TOKEN, (b"X-Namespace", b"team"), line)
+    verdict, reviews = run(request(b"/m", *lines), KNOWN, attributes=BY_HEADER)
+    assert isinstance(verdict, Respond)
+    assert (verdict.response.status, verdict.response.must_close) == (400, False)
+    assert reviews == [ASKS_WHO]
 
 
 FORM = (b"Content-Type", b"Application/X-WWW-Form-Urlencoded; charset=utf-8")
@@ -523,6 +527,17 @@ def test_dec_d35_trailers_are_cleaned_like_headers() -> None:
         SubjectAccessReviewAuthorizer(),
     )
     sent = Headers([(b"X-Sum", b"1"), (b"X_Remote_User", b"root"), TOKEN])
+    assert list(chain.clean_trailers(sent)) == [(b"X-Sum", b"1")]
+
+
+def test_the_rewrite_header_is_no_trailer() -> None:
+    chain = Access(
+        AccessSettings(),
+        BearerTokenAuthenticator(),
+        AttributeSource(BY_HEADER),
+        SubjectAccessReviewAuthorizer(),
+    )
+    sent = Headers([(b"X-Sum", b"1"), (b"x_namespace", b"a"), (b"X-Namespace", b"b")])
     assert list(chain.clean_trailers(sent)) == [(b"X-Sum", b"1")]
 
 

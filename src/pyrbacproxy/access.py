@@ -139,8 +139,8 @@ class Access:
         return (yield from self._authorized(request, identification, identity))
 
     def clean_trailers(self, trailers: Headers) -> Headers:
-        """Request trailers without identity names and bearer credentials (D35)."""
-        return self._identity.strip(trailers)
+        """Request trailers without identity names, bearer credentials and rewrite header (D35)."""
+        return self._identity.strip(self._attributes.without_header(trailers))
 
     def _authorized(
         self, request: Request, known: Authenticated, identity: Identity

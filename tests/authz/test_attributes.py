@@ -11,6 +11,7 @@ from pyrbacproxy.authz.attributes import (
     describe,
 )
 from pyrbacproxy.authz.template import literal, parse
+from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
 from pyrbacproxy.user import UserInfo
 from tests.fakes import request
@@ -133,6 +134,35 @@ def test_k_u32_every_line_of_the_header() -> None:
     lines = ((b"X-NAMESPACE", b"a"), (b"Other", b"x"), (b"x-namespace", b"b, c"))
     assert attributes(rewritten(header="X-Namespace"), b"/m", *lines) == (pods("a"), pods("b, c"))
     assert attributes(rewritten(header="x-namespace"), b"/m") == ()
+
+
+@pytest.mark.parametrize("configured", ["X-Name-Space", "x-name_space"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        (b"Connection", b"X-Name-Space"),
+        (b"connection", b"close, x_name_SPACE"),
+        (b"X_Name_Space", b"b"),
+        (b"x_name-space", b"a"),
+    ],
+)
+def test_a_header_that_may_not_go_on_as_checked_yields_nothing(
+    configured: str, line: tuple[bytes, bytes]
+) -> None:
+    settings = rewritten("ns", configured)
+    checked = (configured.encode(), b"a")
+    assert attributes(settings, b"/m?ns=c", checked) == (pods("c"), pods("a"))
+    assert attributes(settings, b"/m?ns=c", checked, line) == ()
+    assert attributes(settings, b"/m?ns=c", line, checked) == ()
+    # Nobody checks the header here, so nobody minds.
+    assert attributes(rewritten("ns"), b"/m?ns=c", checked, line) == (pods("c"),)
+
+
+def test_trailers_without_the_header() -> None:
+    sent = Headers([(b"X-Sum", b"1"), (b"X_Ns", b"a"), (b"x-NS", b"b"), (b"X-Ns2", b"c")])
+    kept = AttributeSource(rewritten(header="X-Ns")).without_header(sent)
+    assert list(kept) == [(b"X-Sum", b"1"), (b"X-Ns2", b"c")]
+    assert AttributeSource(rewritten("X-Ns")).without_header(sent) == sent
 
 
 def test_k_u34_the_query_comes_before_the_header() -> None:

@@ -6,6 +6,7 @@ from pyrbacproxy.http1.head import (
     RequestHead,
     ResponseHead,
     check_host,
+    folded,
     is_valid_host,
 )
 
@@ -102,3 +103,8 @@ def test_http_1_0_may_do_without_but_not_have_two() -> None:
     check_host(RequestHead(b"GET", b"/", Headers(), minor=0))
     with pytest.raises(RemoteProtocolError, match="more than one"):
         check_host(RequestHead(b"GET", b"/", Headers([(b"Host", b"h"), (b"host", b"i")]), minor=0))
+
+
+@pytest.mark.parametrize("name", [b"x-remote-user", b"X_REMOTE_USER", b"X-Remote_User"])
+def test_all_spellings_fold_to_one(name: bytes) -> None:
+    assert folded(name) == b"x-remote-user"

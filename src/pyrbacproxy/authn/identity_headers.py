@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyrbacproxy.http1.forwarding import canonical
-from pyrbacproxy.http1.head import Headers
+from pyrbacproxy.http1.head import Headers, folded
 from pyrbacproxy.user import UserInfo
 
 _USUAL_NAMES = (b"x-remote-user", b"x-remote-uid", b"x-remote-group", b"x-remote-groups")
@@ -70,7 +70,7 @@ class IdentityHeaders:
         self._settings = settings
         self._user_name = canonical(settings.user_header.encode())
         self._groups_name = canonical(settings.groups_header.encode())
-        configured = (_plain(self._user_name), _plain(self._groups_name))
+        configured = (folded(self._user_name), folded(self._groups_name))
         self._stripped = frozenset((*_USUAL_NAMES, *configured))
         self._harmless: set[bytes] = set()
 
@@ -119,7 +119,7 @@ class IdentityHeaders:
         return Identity(lines, tuple(group for group in user.groups if group not in told))
 
     def _kind(self, name: bytes) -> _Kind:
-        plain = _plain(name)
+        plain = folded(name)
         if plain in self._stripped or plain.startswith(_EXTRA_PREFIX):
             return _Kind.IDENTITY
         kind = _KINDS.get(plain, _Kind.OTHER)
@@ -128,11 +128,6 @@ class IdentityHeaders:
                 self._harmless.clear()
             self._harmless.add(name)
         return kind
-
-
-def _plain(name: bytes) -> bytes:
-    """The one spelling that all spellings of a header name share."""
-    return name.lower().replace(b"_", b"-")
 
 
 def _is_bearer(value: bytes) -> bool:

@@ -2,15 +2,15 @@
 error.
 
 Reference 2.3 and 3.5. Who gets no attributes refuses the request (400): "nothing to check" must
-never become "nothing was refused". With a query rewrite the query that is forwarded must be the one
-that was checked, so a query that could be read in two ways yields none (D7).
+never become "nothing was refused". What a rewrite takes values from must go on
+as it was checked, so a query or a header that could be read in two ways yields none (D7).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyrbacproxy.authz.template import Template
-from pyrbacproxy.http1.head import RequestHead
+from pyrbacproxy.http1.head import Headers, RequestHead, folded
 from pyrbacproxy.http1.target import Target, has_encoded_separator, parse_query
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
 from pyrbacproxy.user import UserInfo
@@ -73,7 +73,7 @@ class AttributeSettings:
 class AttributeSource:
     """Makes attributes as the settings say."""
 
-    __slots__ = ("_header", "_is_rewritten", "_query_parameter", "_resources")
+    __slots__ = ("_folded_header", "_header", "_is_rewritten", "_query_parameter", "_resources")
 
     def __init__(self, settings: AttributeSettings) -> None:
         self._resources = settings.resources
@@ -83,6 +83,7 @@ class AttributeSource:
         self._query_parameter = rewrites.query_parameter if rewrites else ""
         header = rewrites.header.lower().encode() if rewrites else b""
         self._header = b"" if header == b"host" else header  # Go keeps Host outside the headers
+        self._folded_header = folded(self._header)
 
     @property
     def has_query_rewrite(self) -> bool:
@@ -92,8 +93,8 @@ class AttributeSource:
     def attributes(
         self, head: RequestHead, target: Target, user: UserInfo
     ) -> tuple[Attributes, ...]:
-        """What must all be allowed; empty when the request lacks a rewrite value or its query is
-        doubtful.
+        """What must all be allowed; empty when the request lacks a rewrite value, or its query or
+        its rewrite header is doubtful.
         """
         verb = _VERBS.get(head.method, _OTHER_VERB)
         if not self._resources:
@@ -106,6 +107,12 @@ class AttributeSource:
             for templates in self._resources
         )
 
+    def without_header(self, trailers: Headers) -> Headers:
+        """The trailers without any spelling of the rewrite header: nobody checked what they say."""
+        if not self._header:
+            return trailers
+        return Headers(pair for pair in trailers if folded(pair[0]) != self._folded_header)
+
     def _values(self, head: RequestHead, target: Target) -> tuple[str, ...]:
         """Every value of the query parameter in order, then every line of the header."""
         from_query: tuple[str, ...] = ()
@@ -116,7 +123,20 @@ class AttributeSource:
             from_query = tuple(
                 value for name, value in query.pairs if name == self._query_parameter
             )
+        if self._header and self._is_header_doubtful(head.headers):
+            return ()
         return (*from_query, *self._header_values(head))
+
+    def _is_header_doubtful(self, headers: Headers) -> bool:
+        """Whether the upstream may read other values than those that are checked: Connection takes
+        the lines away, or another spelling of the name says something else.
+        """
+        return any(
+            folded(option) == self._folded_header for option in headers.tokens(b"connection")
+        ) or any(
+            lowered != self._header and folded(lowered) == self._folded_header
+            for lowered, _ in headers.lowered_items()
+        )
 
     def _header_values(self, head: RequestHead) -> Iterator[str]:
         for line in head.headers.get_all(self._header):

@@ -104,6 +104,11 @@ class ResponseHead:
         return _is_persistent(self.headers, self.minor)
 
 
+def folded(name: bytes) -> bytes:
+    """The one spelling that all spellings of a header name share: CGI and WSGI read `_` as `-`."""
+    return name.lower().replace(b"_", b"-")
+
+
 def is_valid_host(host: bytes) -> bool:
     """Whether all characters can be in a Host, as the original checks it; empty is valid."""
     return _HOST.fullmatch(host) is not None
