@@ -5,8 +5,10 @@ work is for nobody (FR51). TCP tells the two apart only to who writes: a client 
 answers with a reset.
 
 Before the response head the bytes for that are a 100 (Continue), which whoever still reads discards
-(RFC 9110 §15.2.1). Later there is nothing to send but the response: while it comes the writes
-tell, and when it rests the client is taken for gone, as by the original at once.
+(RFC 9110 §15.2.1), and after a moment another one: nobody reads a connection that has ended, so the
+reset that answers the first shows when the second is written. Later there is nothing to send but
+the response: while it comes the writes tell, and when it rests the client is taken for gone, as by
+the original at once.
 """
 
 from pyrbacproxy.dataplane.exchange import Exchange
@@ -18,13 +20,14 @@ from pyrbacproxy.dataplane.sinks import ClientSink
 class HalfClosed:
     """Looks after one exchange; asks the client's side to call `woken` after a while."""
 
-    __slots__ = ("_client", "_exchange", "_limits", "_sent_bytes")
+    __slots__ = ("_client", "_exchange", "_has_probed", "_limits", "_sent_bytes")
 
     def __init__(self, exchange: Exchange, client: ClientSink, limits: Limits) -> None:
         self._exchange = exchange
         self._client = client
         self._limits = limits
         self._sent_bytes = exchange.record.sent_bytes
+        self._has_probed = False
         is_relaying = exchange.response_side.state is ResponseState.RELAYING
         client.wake_after(
             limits.half_closed_rest_seconds if is_relaying else limits.half_closed_seconds
@@ -34,7 +37,7 @@ class HalfClosed:
         """Make a client that is gone tell so."""
         exchange = self._exchange
         if exchange.response_side.state is not ResponseState.RELAYING:
-            exchange.response_side.go_ahead()
+            self._probe()
             return
         sent = exchange.record.sent_bytes
         if sent == self._sent_bytes and not self._client.is_write_paused:
@@ -42,3 +45,9 @@ class HalfClosed:
             return
         self._sent_bytes = sent
         self._client.wake_after(self._limits.half_closed_rest_seconds)
+
+    def _probe(self) -> None:
+        self._exchange.response_side.probe()
+        if not self._has_probed:
+            self._has_probed = True
+            self._client.wake_after(self._limits.half_closed_seconds / 2)
