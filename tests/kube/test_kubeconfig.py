@@ -61,6 +61,10 @@ def test_a_service_account_s_files_are_judged(tmp_path: Path) -> None:
     empty, bad = in_cluster_problems(str(tmp_path))
     assert f"{tmp_path / 'token'} is empty" in empty
     assert f"{tmp_path / 'ca.crt'}: holds no PEM certificate" in bad
+    service_account(tmp_path, "", b"no PEM", token="s3\ncret")
+    broken, _ = in_cluster_problems(str(tmp_path))
+    assert broken.startswith(f"the service account's token: {tmp_path / 'token'} holds no token")
+    assert "s3" not in broken.replace(str(tmp_path), "")
 
 
 # --- kubeconfig ---------------------------------------------------------------------
@@ -272,6 +276,14 @@ def test_an_insecure_cluster_with_a_ca_contradicts_itself(tmp_path: Path, pki: A
     ("user", "said"),
     [
         ({"token": 1234567}, "token: is no string"),
+        ({"token": "s3cret\nline"}, "token: holds no token"),
+        ({"token": "s3cret\x00"}, "token: holds no token"),
+        ({"token": "s3cret\x1f\n"}, "token: holds no token"),
+        ({"token": "s3crét"}, "token: holds no token"),
+        ({"token": " \n"}, "token: holds no token"),
+        ({"tokenFile": "bad-token"}, "bad-token holds no token"),
+        ({"tokenFile": "bad-text"}, "bad-text holds no token"),
+        ({"tokenFile": "a\x00b"}, "a\\x00b' cannot name a file"),
         ({"tokenFile": 1}, "tokenFile: 1 is no string"),
         ({"tokenFile": "none"}, "none cannot be read"),
         ({"exec": {"command": "x"}}, "exec: not supported yet"),
@@ -302,6 +314,8 @@ def test_a_user_s_problems_are_named(
 ) -> None:
     pki.client("me", "me")
     pki.client("you", "you")
+    (tmp_path / "bad-token").write_bytes(b"s3cret\nline\n")
+    (tmp_path / "bad-text").write_bytes(b"s3cr\xc3\xa9t\n")
     kubeconfig(tmp_path / "kc", {"server": "https://api.test"}, user)
     (problem,) = problems(str(tmp_path / "kc"))
     assert problem.startswith(f"kubeconfig {tmp_path / 'kc'}: users[me].")
@@ -329,6 +343,12 @@ def test_a_client_s_missing_file_hides_no_bad_one(
     kubeconfig(tmp_path / "kc", {"server": "https://api.test"}, user)
     for problem, words in zip(problems(str(tmp_path / "kc")), said, strict=True):
         assert words in problem
+
+
+def test_blanks_around_a_token_are_nothing(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(" t\r\n")
+    kubeconfig(tmp_path / "kc", {"server": "https://a"}, {"token": "t\n", "tokenFile": "token"})
+    assert problems(str(tmp_path / "kc")) == []
 
 
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
+from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, is_header_text, problems
 from pyrbacproxy.kube.resolve_kubeconfig import digest_of
 
 _LOG = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class ServiceAccount:
     def read(self) -> ApiServer:
         """The files' content; raises CredentialError."""
         token, ca = _text(self._folder / "token").strip(), _text(self._folder / "ca.crt")
-        if not _is_header_text(token):
+        if not is_header_text(token):
             raise CredentialError(f"{self._folder / 'token'} holds no token")
         return ApiServer(url=self._url, ca=ca, authorization=f"Bearer {token}")
 
@@ -226,11 +226,6 @@ def _resolved(path: str, child: Child) -> tuple[ApiServer, dict[str, str]]:
         raise CredentialError(f"kubeconfig {path}: not resolved in {CHILD_SECONDS:g} s") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CredentialError(f"kubeconfig {path}: could not be resolved") from None
-    if server.authorization and not _is_header_text(server.authorization):
+    if server.authorization and not is_header_text(server.authorization):
         raise CredentialError(f"kubeconfig {path}: its token is no token")
     return server, files
-
-
-def _is_header_text(text: str) -> bool:
-    """Fit for a header: a control character in a token would end in an exception that quotes it."""
-    return bool(text) and text.isascii() and text.isprintable()

@@ -20,6 +20,9 @@ from pyrbacproxy.kube import tls_context
 
 Fields: TypeAlias = Mapping[str, Any]
 
+_BLANKS = " \t\r\n"  # around a token, as a text editor leaves them
+_NO_TOKEN = "holds no token: one line of printable ASCII"  # noqa: S105 -- no password
+
 _USER_NOT_YET = (
     *("exec", "auth-provider", "username", "password"),
     *("as", "as-uid", "as-groups", "as-user-extra"),
@@ -68,6 +71,11 @@ class ApiServer:
     expires_at: float | None = None
 
 
+def is_header_text(text: str) -> bool:
+    """Fit for a header: a control character in a token would end in an exception that quotes it."""
+    return bool(text) and text.isascii() and text.isprintable()
+
+
 def in_cluster_server(environ: Mapping[str, str]) -> str | None:
     """The https URL that the kubelet's variables name, None outside a cluster."""
     host = environ.get("KUBERNETES_SERVICE_HOST")
@@ -81,7 +89,7 @@ def in_cluster_problems(folder: str) -> list[str]:
     """What is wrong with the service account's two files; each text names the file."""
     token, ca = Path(folder, "token"), Path(folder, "ca.crt")
     return [
-        *_file_problems(token, "the service account's token"),
+        *_token_file_problems(token, "the service account's token"),
         *(_file_problems(ca, "the service account's CA") or _judged(ca, tls_context.ca_problem)),
     ]
 
@@ -226,13 +234,16 @@ def _server_problems(server: object) -> Iterator[str]:
 
 def _user_problems(user: Fields, folder: Path) -> Iterator[str]:
     yield from _not_yet(user, _USER_NOT_YET)
-    if not isinstance(user.get("token"), str | None):
+    token = user.get("token")
+    if not isinstance(token, str | None):
         yield "token: is no string"
+    elif token and not is_header_text(token.strip(_BLANKS)):
+        yield f"token: {_NO_TOKEN}"
     token_file = user.get("tokenFile")
     if not isinstance(token_file, str | None):
         yield f"tokenFile: {token_file!r} is no string"
     elif token_file:
-        yield from _file_problems(folder / token_file, "tokenFile")
+        yield from _token_file_problems(folder / token_file, "tokenFile")
     certificate, found = _file_or_data(user, "client-certificate", folder)
     yield from found
     key, found_too = _file_or_data(user, "client-key", folder)
@@ -280,6 +291,15 @@ def _file_problems(path: Path, what: str) -> list[str]:
         return [] if path.read_bytes().strip() else [f"{what}: {path} is empty"]
     except OSError as error:
         return [f"{what}: {path} cannot be read: {error.strerror}"]
+    except ValueError:  # a NUL in it
+        return [f"{what}: {str(path)!r} cannot name a file"]
+
+
+def _token_file_problems(path: Path, what: str) -> list[str]:
+    if found := _file_problems(path, what):
+        return found
+    token = path.read_bytes().decode("latin-1").strip(_BLANKS)
+    return [] if is_header_text(token) else [f"{what}: {path} {_NO_TOKEN}"]
 
 
 def _judged(path: Path, judge: Callable[[str], str]) -> list[str]:
