@@ -82,12 +82,31 @@ def test_other_names_stay(name: bytes) -> None:
         b"bearer,x",
         b"Bearerx",
         b"Bearer ",
+        b"Basic eA==, Bearer x",
+        b"Basic eA==,bearer x",
+        b"Basic eA== Bearer x",
+        b",Bearer x",
+        b'"Bearer x"',
+        b"\xa0Bearer x",
     ],
 )
 def test_fr21_every_bearer_line_goes(value: bytes) -> None:
     lines = (authorization(value), authorization(b"Basic dTpw"), (b"AUTHORIZATION", value))
     assert strip(*lines) == [authorization(b"Basic dTpw")]
     assert strip(*lines, keeps_bearer=True) == list(lines)
+
+
+@pytest.mark.parametrize(
+    "name", [b"AUTHORIZATION", b"Authorization_", b"authorization-", b"_Authorization"]
+)
+def test_every_spelling_of_authorization_counts(name: bytes) -> None:
+    assert strip((name, b"Bearer x"), (name, b"Basic dTpw")) == [(name, b"Basic dTpw")]
+    assert strip((name, b"Bearer x"), keeps_bearer=True) == [(name, b"Bearer x")]
+
+
+@pytest.mark.parametrize("value", [b"Basic xbearer", b"Negotiate YII+bearer/Bearer", b""])
+def test_other_schemes_stay(value: bytes) -> None:
+    assert strip(authorization(value)) == [authorization(value)]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,12 @@ def test_hop_by_hop_and_framing_stay_behind(name: bytes) -> None:
     assert list(trailers(Headers([(name, b"x"), (b"X-Sum", b"1")]))) == [(b"X-Sum", b"1")]
 
 
+@pytest.mark.parametrize("name", [b"Content_Length", b"TRANSFER_ENCODING"])
+def test_no_other_spelling_frames_a_request(name: bytes) -> None:
+    assert forwarded([(name, b"3"), (b"X_Kept", b"1")]) == [(b"X_kept", b"1"), FOR]
+    assert list(trailers(Headers([(name, b"3"), (b"X-Sum", b"1")]))) == [(b"X-Sum", b"1")]
+
+
 def test_every_connection_line_counts() -> None:
     lines: Lines = [
         (b"Connection", b""),

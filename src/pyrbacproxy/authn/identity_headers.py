@@ -7,6 +7,7 @@ proxies set. Stripping comes before setting, on every branch, and after the hop-
 so that `Connection` can't remove what we set.
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,10 +56,14 @@ class _Kind(Enum):
     OTHER = "other"
 
 
+# With "_" and "-" around it too: who trims names would find it.
 _KINDS = {
     b"authorization": _Kind.AUTHORIZATION,
     b"sec-websocket-protocol": _Kind.PROTOCOLS,
 }
+# Not within the Base64 of another scheme, which can hold the word by chance. What follows does not
+# matter: "bearer<TAB>x" and "Bearerx" may still hold a token.
+_BEARER = re.compile(rb"(?<![0-9A-Za-z+/])bearer", re.IGNORECASE)
 
 
 class IdentityHeaders:
@@ -77,9 +82,9 @@ class IdentityHeaders:
     def strip(self, headers: Headers, *, keeps_bearer: bool = False) -> Headers:
         """The headers without identity headers and, unless `keeps_bearer`, bearer credentials.
 
-        Every Authorization line that begins like Bearer goes, malformed ones too; other schemes
-        stay. Of WebSocket protocol lists only the bearer entries go, and what remains is one line,
-        as in the original.
+        Every Authorization line with a word that begins like Bearer goes, wherever in a list it
+        stands, malformed ones too; other schemes stay. Of WebSocket protocol lists only the bearer
+        entries go, and what remains is one line, as in the original.
         """
         if self._harmless.issuperset([name for name, _ in headers]):
             return headers
@@ -89,7 +94,7 @@ class IdentityHeaders:
             kind = self._kind(name)
             if kind is _Kind.IDENTITY:
                 continue
-            if kind is _Kind.AUTHORIZATION and not keeps_bearer and _is_bearer(value):
+            if kind is _Kind.AUTHORIZATION and not keeps_bearer and _BEARER.search(value):
                 continue
             if kind is _Kind.PROTOCOLS and not keeps_bearer:
                 lists.append((len(kept), name, value))
@@ -122,18 +127,12 @@ class IdentityHeaders:
         plain = folded(name)
         if plain in self._stripped or plain.startswith(_EXTRA_PREFIX):
             return _Kind.IDENTITY
-        kind = _KINDS.get(plain, _Kind.OTHER)
+        kind = _KINDS.get(plain.strip(b"-"), _Kind.OTHER)
         if kind is _Kind.OTHER and len(name) <= _LONGEST_REMEMBERED_NAME:
             if len(self._harmless) >= _REMEMBERED_NAMES:
                 self._harmless.clear()
             self._harmless.add(name)
         return kind
-
-
-def _is_bearer(value: bytes) -> bool:
-    # No registered scheme but Bearer begins so; "Bearer", "bearer<TAB>x" or "Bearerx" may still
-    # hold a token.
-    return value.lstrip(b" \t").lower().startswith(b"bearer")
 
 
 def _protocol_lines(name: bytes, lists: list[bytes]) -> list[tuple[bytes, bytes]]:

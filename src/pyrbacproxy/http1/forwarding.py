@@ -26,10 +26,12 @@ _HOP_BY_HOP = frozenset(
         b"content-length",
     }
 )
-_REBUILT = frozenset({b"host", b"x-forwarded-for"})
+# CGI and WSGI read "_" as "-": to them these would frame the body a second time.
+_OTHER_FRAMING = frozenset({b"content_length", b"transfer_encoding"})
+_NOT_COPIED = _OTHER_FRAMING | {b"host", b"x-forwarded-for"}
 # RFC 9110 §6.5.1: fields that say how a message is framed, routed or authenticated have no place
 # behind its body.
-_NOT_IN_TRAILERS = _HOP_BY_HOP | {b"host", b"expect", b"content-encoding", b"x-forwarded-for"}
+_NOT_IN_TRAILERS = _HOP_BY_HOP | _NOT_COPIED | {b"expect", b"content-encoding"}
 # A cache of names must not be a cache of what an attacker sends: longer names are spelled anew each
 # time.
 _LONGEST_KNOWN_NAME = 64
@@ -51,7 +53,7 @@ def request_headers(
     if host:
         lines.append((b"Host", host))
     for lowered, (name, value) in headers.lowered_items():
-        if lowered in dropped or lowered in _REBUILT or (lowered == b"user-agent" and not value):
+        if lowered in dropped or lowered in _NOT_COPIED or (lowered == b"user-agent" and not value):
             continue
         lines.append((canonical(name), value))
     if b"trailers" in headers.tokens(b"te"):
