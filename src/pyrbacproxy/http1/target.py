@@ -22,6 +22,9 @@ _ENCODED_SEPARATOR = re.compile(rb"\\|%(?:2[Ff]|5[Cc]|00)")
 # What the original leaves alone when it writes a path: RFC 3986 unreserved, sub-delims, ":" "@" "/"
 # "%" and brackets.
 _TO_ESCAPE = re.compile(rb"[^A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]")
+_ESCAPED = [
+    b"%%%02X" % byte if _TO_ESCAPE.match(bytes([byte])) else bytes([byte]) for byte in range(256)
+]
 _MOST_PAIRS = 1000
 
 
@@ -145,7 +148,9 @@ def escaped_path(raw_path: bytes) -> bytes:
 
     (decisions "The forwarded target", reference 15.4)
     """
-    return _TO_ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], raw_path)
+    if not _TO_ESCAPE.search(raw_path):
+        return raw_path
+    return b"".join([_ESCAPED[byte] for byte in raw_path])
 
 
 def parse_query(raw_query: bytes | None) -> Query:
