@@ -264,6 +264,11 @@ def test_dec_d7_form_bodies_are_refused_only_with_a_query_rewrite(
         ("user-field-name", ""),
         ("user-field-name", "a:"),
         ("groups-field-name", "x\u00e9"),
+        ("user-field-name", "Content-Length"),
+        ("user-field-name", "transfer_encoding"),
+        ("user-field-name", "Connection"),
+        ("groups-field-name", "HOST"),
+        ("groups-field-name", "Authorization"),
         ("groups-field-separator", ""),
         ("groups-field-separator", "\r\n"),
     ],
@@ -273,6 +278,15 @@ def test_identity_headers_that_cannot_be_sent(folder: Folder, flag: str, value: 
     assert not settings(*words).access.identity.is_enabled
     (problem,) = problems(*words, "--auth-header-fields-enabled")
     assert problem.startswith(f"--auth-header-{flag}: ")
+
+
+@pytest.mark.parametrize("name", ["X-Remote-Groups", "x_remote-groups"])
+def test_a_user_and_a_group_need_headers_of_their_own(folder: Folder, name: str) -> None:
+    words = (*USUAL, folder.kubeconfig, f"--auth-header-user-field-name={name}")
+    assert not settings(*words).access.identity.is_enabled
+    (problem,) = problems(*words, "--auth-header-fields-enabled")
+    assert "--auth-header-user-field-name and --auth-header-groups-field-name" in problem
+    assert name in problem
 
 
 # --- authorization file ------------------------------------------------------------------

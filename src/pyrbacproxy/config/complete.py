@@ -27,6 +27,14 @@ from pyrbacproxy.kube.kubeconfig import KubeSettings
 # RFC 9110 section 5.6.2.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Names that say how a message is framed, routed or authenticated, or belong to one connection: an
+# identity under one of them breaks the request or is dropped on the way.
+_TAKEN_NAMES = frozenset(
+    ("connection", "proxy-connection", "keep-alive", "te", "trailer", "upgrade", "http2-settings")
+    + ("proxy-authenticate", "proxy-authorization", "authorization", "expect", "host")
+    + ("transfer-encoding", "content-length", "content-encoding", "content-type")
+    + ("x-forwarded-for",)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,15 @@ def _identity(options: Options, findings: Findings) -> IdentitySettings:
     for flag, name in (("user", identity.user_header), ("groups", identity.groups_header)):
         if not _TOKEN.fullmatch(name):
             findings.problem(f"--auth-header-{flag}-field-name: {quoted(name)} names no header")
+        elif _folded(name) in _TAKEN_NAMES:
+            findings.problem(
+                f"--auth-header-{flag}-field-name: {quoted(name)} has another meaning in HTTP"
+            )
+    if _folded(identity.user_header) == _folded(identity.groups_header):
+        findings.problem(
+            "--auth-header-user-field-name and --auth-header-groups-field-name: both are "
+            f"{quoted(identity.user_header)}; the upstream could not tell a user from a group"
+        )
     separator = identity.groups_separator
     if not separator or _CONTROL.search(separator):
         # Without a separator any group could pass for two others (D6).
@@ -124,6 +141,11 @@ def _identity(options: Options, findings: Findings) -> IdentitySettings:
             f"--auth-header-groups-field-separator: {quoted(separator)} separates nothing"
         )
     return identity
+
+
+def _folded(name: str) -> str:
+    """What an upstream may take the header name for: CGI and WSGI read `_` and `-` as one."""
+    return name.lower().replace("_", "-")
 
 
 def _authorization_file(options: Options, findings: Findings) -> AuthorizationFile:
