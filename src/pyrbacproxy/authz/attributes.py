@@ -128,12 +128,10 @@ class AttributeSource:
         return (*from_query, *self._header_values(head))
 
     def _is_header_doubtful(self, headers: Headers) -> bool:
-        """Whether the upstream may read other values than those that are checked: Connection takes
-        the lines away, or another spelling of the name says something else.
+        """Whether the upstream may read other values than those that are checked: another spelling
+        of the name says something else. (Connection may take the lines away, as in the original.)
         """
         return any(
-            folded(option) == self._folded_header for option in headers.tokens(b"connection")
-        ) or any(
             lowered != self._header and folded(lowered) == self._folded_header
             for lowered, _ in headers.lowered_items()
         )
