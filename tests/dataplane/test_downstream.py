@@ -291,6 +291,26 @@ def test_a_half_closed_client_gets_all_its_answers() -> None:
     assert talk.transport.done[-1] == "close"
 
 
+def test_a_half_closed_client_is_probed_in_each_of_its_exchanges() -> None:
+    talk = Talk()
+    talk.down.data_received(GET + GET)
+    assert talk.down.eof_received()
+    talk.answer()
+    talk.hear()
+    talk.loop.advance(0.6)
+    talk.loop.advance(0.6)
+    assert talk.hear() == b"HTTP/1.1 100 Continue\r\n\r\n" * 2
+
+
+def test_a_half_closed_client_that_ended_in_a_later_request_is_gone() -> None:
+    talk = Talk()
+    talk.down.data_received(GET + POST + b"a")
+    assert talk.down.eof_received()
+    talk.answer()
+    assert talk.connector.upstreams[1].done == ["close"]
+    assert talk.transport.done[-1] == "cut"
+
+
 def test_a_half_closed_client_gets_more_answers_than_are_parsed_at_once() -> None:
     talk = Talk()
     talk.down.data_received(GET * 40 + GET[:9])

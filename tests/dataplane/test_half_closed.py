@@ -11,22 +11,34 @@ def test_before_the_answer_a_client_that_still_reads_discards_a_100_and_gets_its
     talk.forward()
     watch = HalfClosed(talk.exchange, talk.client, LIMITS)
     assert talk.client.done == [("wake", 0.5)]
-    for more in ([("wake", 0.25)], []):
-        talk.client.done.clear()
-        watch.woken()
-        assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n"
-        assert talk.client.done == more
+    watch.woken()
+    assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert talk.client.done == [("wake", 0.5)] * 2
     talk.respond(OK, b"ok")
     assert talk.client.take() == OK + b"ok"
 
 
-def test_an_http_1_0_client_is_never_sent_a_100() -> None:
+def test_an_http_1_0_client_is_never_sent_a_100_and_waited_for_a_while() -> None:
     talk = Dialogue(minor=0)
     talk.forward()
     watch = HalfClosed(talk.exchange, talk.client, LIMITS)
-    for _ in range(2):
-        watch.woken()
+    watch.woken()
+    assert talk.client.done == [("wake", 0.5), ("wake", 30.0)]
+    watch.woken()
     assert talk.client.take() == b""
+    assert talk.upstream.done == ["close"]
+    assert talk.client.done[-1] is Ending.ABORT
+
+
+def test_a_client_is_probed_again_at_growing_distances_unless_its_buffer_is_full() -> None:
+    talk = Dialogue()
+    talk.forward()
+    watch = HalfClosed(talk.exchange, talk.client, LIMITS)
+    for is_full in (False, True, False):
+        talk.client.is_write_paused = is_full
+        watch.woken()
+    assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n" * 2
+    assert talk.client.done == [("wake", seconds) for seconds in (0.5, 0.5, 1.0, 2.0)]
 
 
 def test_while_the_answer_comes_nothing_is_concluded() -> None:

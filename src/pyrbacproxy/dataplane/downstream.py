@@ -125,10 +125,8 @@ class Downstream:
         """The client sends no more; true keeps the other direction open."""
         self._has_ended = True
         exchange = self._exchange
-        if self._stage is not _Stage.OPEN:
-            return False
-        if exchange is None:
-            return self._queue.has_more
+        if self._stage is not _Stage.OPEN or exchange is None:
+            return self._stage is _Stage.OPEN and self._queue.has_more
         if not exchange.is_request_ended:
             exchange.client_gone()
             return False
@@ -254,6 +252,8 @@ class Downstream:
         if not self._queue:
             self.resume_reading(Reason.QUEUE)
         if self._exchange is not None:
+            if self._has_ended and not self._exchange.is_request_ended:
+                self._exchange.client_gone()
             return
         limits = self._services.limits
         if self._queue.has_begun_head and not self._has_ended:
@@ -270,24 +270,25 @@ class Downstream:
         self._deadline.clear()
         self._is_in_head = False
         self._exchange = exchange
+        if self._has_ended:
+            self._half_closed = HalfClosed(exchange, self, self._services.limits)
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a head that is none; nothing after it is served."""
-        services = self._services
-        response = refusal(fault.status)
-        answer = writer.whole(response, date=services.date(), is_head=False, close=True)
-        self._transport.write(answer)
+        services, response = self._services, refusal(fault.status)
+        self._transport.write(
+            writer.whole(response, date=services.date(), is_head=False, close=True)
+        )
         services.observe(_malformed(self._peer(), response.status, services.clock()))
         self._linger()
 
     def _due(self) -> None:
         """The deadline has come."""
-        if self._half_closed is not None:
-            self._half_closed.woken()
-        elif self._exchange is not None:
-            self._exchange.woken()
-        else:
+        waker = self._half_closed or self._exchange
+        if waker is None:
             self._close()
+        else:
+            waker.woken()
 
     def _linger(self) -> None:
         """Our last word is said, but the client may still be talking."""

@@ -5,10 +5,12 @@ work is for nobody (FR51). TCP tells the two apart only to who writes: a client 
 answers with a reset.
 
 Before the response head the bytes for that are a 100 (Continue), which whoever still reads discards
-(RFC 9110 §15.2.1), and after a moment another one: nobody reads a connection that has ended, so the
-reset that answers the first shows when the second is written. Later there is nothing to send but
-the response: while it comes the writes tell, and when it rests the client is taken for gone, as by
-the original at once.
+(RFC 9110 §15.2.1). They are sent again, at growing distances: the loop no longer looks at a socket
+that was read to its end, so it is the write after the reset that fails and ends the connection.
+HTTP/1.0 has no 100: such a client is waited for blindly, but not for ever.
+
+Later there is nothing to send but the response: while it comes the writes tell, and when it rests
+the client is taken for gone, as by the original at once.
 """
 
 from pyrbacproxy.dataplane.exchange import Exchange
@@ -20,14 +22,15 @@ from pyrbacproxy.dataplane.sinks import ClientSink
 class HalfClosed:
     """Looks after one exchange; asks the client's side to call `woken` after a while."""
 
-    __slots__ = ("_client", "_exchange", "_has_probed", "_limits", "_sent_bytes")
+    __slots__ = ("_client", "_exchange", "_is_blind", "_limits", "_probe_seconds", "_sent_bytes")
 
     def __init__(self, exchange: Exchange, client: ClientSink, limits: Limits) -> None:
         self._exchange = exchange
         self._client = client
         self._limits = limits
+        self._is_blind = False
+        self._probe_seconds = limits.half_closed_seconds
         self._sent_bytes = exchange.record.sent_bytes
-        self._has_probed = False
         is_relaying = exchange.response_side.state is ResponseState.RELAYING
         client.wake_after(
             limits.half_closed_rest_seconds if is_relaying else limits.half_closed_seconds
@@ -47,7 +50,12 @@ class HalfClosed:
         self._client.wake_after(self._limits.half_closed_rest_seconds)
 
     def _probe(self) -> None:
-        self._exchange.response_side.probe()
-        if not self._has_probed:
-            self._has_probed = True
-            self._client.wake_after(self._limits.half_closed_seconds / 2)
+        # A full write buffer tells by itself: it stalls, or its client is gone.
+        if self._client.is_write_paused or self._exchange.response_side.probe():
+            self._client.wake_after(self._probe_seconds)
+            self._probe_seconds *= 2
+        elif self._is_blind:
+            self._exchange.client_gone()
+        else:
+            self._is_blind = True
+            self._client.wake_after(self._limits.half_closed_blind_seconds)

@@ -29,6 +29,8 @@ class Limits:
     # A client that ended its sending may be gone altogether: when `dataplane.exchange` looks.
     half_closed_seconds: float = 0.5
     half_closed_rest_seconds: float = 0.8
+    # HTTP/1.0 has nothing to look with: the time that the upstream has for its response head.
+    half_closed_blind_seconds: float = 30.0
     # A refused body is read to its end if no more than this is to come, as by Go's server;
     # otherwise the connection closes.
     max_drained_bytes: int = 262_144

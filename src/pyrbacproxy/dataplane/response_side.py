@@ -102,14 +102,17 @@ class ResponseSide:
 
     def go_ahead(self) -> None:
         """A 100 (Continue), once and before the answer; never to HTTP/1.0 (RFC 9110 §15.2)."""
-        if not self._has_gone_ahead:
+        is_early = self.state < ResponseState.RELAYING
+        if is_early and self._minor and not self._has_gone_ahead:
             self._has_gone_ahead = True
-            self.probe()
-
-    def probe(self) -> None:
-        """As `go_ahead`, but as often as asked: bytes that whoever still reads discards."""
-        if self.state < ResponseState.RELAYING and self._minor:
             self._client.write(_GO_AHEAD)
+
+    def probe(self) -> bool:
+        """Send a 100 that says nothing, to see whether it arrives; false: HTTP/1.0 has none."""
+        if self._minor:
+            self._has_gone_ahead = True
+            self._client.write(_GO_AHEAD)
+        return self._minor > 0
 
     def interim(self, head: ResponseHead) -> None:
         """Pass a 1xx on."""
