@@ -129,7 +129,7 @@ class AttributeSource:
 
     def _is_header_doubtful(self, headers: Headers) -> bool:
         """Whether the upstream may read other values than those that are checked: another spelling
-        of the name says something else. (Connection may take the lines away, as in the original.)
+        of the name says something else. Connection may take the lines away, as in the original.
         """
         return any(
             lowered != self._header and folded(lowered) == self._folded_header
