@@ -61,7 +61,7 @@ ALLOWED: dict[str, str] = {
     "config.settings": "access admin.status authn.identity_headers authz.attributes authz.static "
     "dataplane.limits dataplane.upstream kube.kubeconfig startup.gate tls.contexts",
     "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
-    "egress_proxy kube.kubeconfig",
+    "egress_proxy kube.kubeconfig regular_file",
     "access": "authn.authenticator authn.identity_headers authz.attributes authz.authorizer "
     "authz.paths handler http1.forwarding http1.head http1.response http1.target record "
     "refusals reviews user",
@@ -132,9 +132,9 @@ ALLOWED: dict[str, str] = {
     "kube.token_expiry": "",
     "kube.fair_bucket": "",
     "kube.tls_context": "",
-    "kube.kubeconfig": "egress_proxy kube.tls_context",
-    "kube.resolve_kubeconfig": "kube.tls_context",
-    "kube.credentials": "kube.kubeconfig kube.resolve_kubeconfig",
+    "kube.kubeconfig": "egress_proxy kube.tls_context regular_file",
+    "kube.resolve_kubeconfig": "kube.tls_context regular_file",
+    "kube.credentials": "kube.kubeconfig kube.resolve_kubeconfig regular_file",
     "kube.turns": "kube.fair_bucket",
     "kube.post": "egress_proxy http1.head http1.writer kube.review_codec reviews",
     "kube.reply": "http1.head http1.parser",
@@ -177,7 +177,7 @@ ALLOWED: dict[str, str] = {
     "tls.reloader": "tls.client_chain tls.contexts tls.watched_files",
     "tls.upstream_context": "tls.contexts tls.pem tls.watched_files",
     "tls.pem": "",
-    "tls.watched_files": "",
+    "tls.watched_files": "regular_file",
     "observe.process_start": "",
     "observe.decision_log": "observe.logs record",
     "observe.logs": "",
@@ -205,6 +205,7 @@ ALLOWED: dict[str, str] = {
     "user": "",
     "egress_proxy": "",
     "egress_dial": "egress_proxy",
+    "regular_file": "",
     # the demo stands apart
     "demo.pki": "",
     "demo.label_selector": "",

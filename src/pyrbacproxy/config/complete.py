@@ -6,7 +6,6 @@ Nothing behind this module parses, defaults or validates. No network is used; fi
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
@@ -23,6 +22,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.egress_proxy import EgressProxies, from_environment
 from pyrbacproxy.kube import kubeconfig
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.regular_file import read_regular
 
 # RFC 9110 section 5.6.2.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -30,10 +30,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Names that say how a message is framed, routed or authenticated, or belong to one connection: an
 # identity under one of them breaks the request or is dropped on the way.
 _TAKEN_NAMES = frozenset(
-    ("connection", "proxy-connection", "keep-alive", "te", "trailer", "upgrade", "http2-settings")
-    + ("proxy-authenticate", "proxy-authorization", "authorization", "expect", "host")
-    + ("transfer-encoding", "content-length", "content-encoding", "content-type")
-    + ("x-forwarded-for",)
+    {
+        *("connection", "proxy-connection", "keep-alive", "te", "trailer", "upgrade"),
+        *("proxy-authenticate", "proxy-authorization", "authorization", "http2-settings"),
+        *("transfer-encoding", "content-length", "content-encoding", "content-type"),
+        *("expect", "host", "x-forwarded-for"),
+    }
 )
 
 
@@ -153,7 +155,7 @@ def _authorization_file(options: Options, findings: Findings) -> AuthorizationFi
     if not path:
         return AuthorizationFile()
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         findings.problem(f"--config-file {path}: cannot be read: {reason}")

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, is_header_text, problems
 from pyrbacproxy.kube.resolve_kubeconfig import digest_of
+from pyrbacproxy.regular_file import read_regular
 
 _LOG = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ def source_of(settings: KubeSettings) -> Source:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("latin-1")
+        return read_regular(path).decode("latin-1")
     except OSError as error:
         raise CredentialError(f"{path} cannot be read: {error.strerror}") from None
 

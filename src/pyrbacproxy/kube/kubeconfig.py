@@ -17,6 +17,7 @@ import yaml
 
 from pyrbacproxy.egress_proxy import EgressProxies
 from pyrbacproxy.kube import tls_context
+from pyrbacproxy.regular_file import read_regular
 
 Fields: TypeAlias = Mapping[str, Any]
 
@@ -102,7 +103,7 @@ def problems(path: str) -> list[str]:
     ignored.
     """
     try:
-        document = _document(Path(path).read_bytes())
+        document = _document(read_regular(path))
     except OSError as error:
         return [f"kubeconfig {path}: cannot be read: {error.strerror}"]
     except (yaml.YAMLError, RecursionError) as error:
@@ -279,7 +280,7 @@ def _file_or_data(fields: Fields, key: str, folder: Path) -> tuple[str, list[str
         return "", [f"{key}: is given together with {key}-data"]
     if name:
         found = list(_file_problems(folder / name, key))
-        return ("", found) if found else ((folder / name).read_bytes().decode("latin-1"), [])
+        return ("", found) if found else (read_regular(folder / name).decode("latin-1"), [])
     try:
         return base64.b64decode(encoded or "", validate=True).decode("latin-1"), []
     except (binascii.Error, ValueError):
@@ -288,7 +289,7 @@ def _file_or_data(fields: Fields, key: str, folder: Path) -> tuple[str, list[str
 
 def _file_problems(path: Path, what: str) -> list[str]:
     try:
-        return [] if path.read_bytes().strip() else [f"{what}: {path} is empty"]
+        return [] if read_regular(path).strip() else [f"{what}: {path} is empty"]
     except OSError as error:
         return [f"{what}: {path} cannot be read: {error.strerror}"]
     except ValueError:  # a NUL in it
@@ -298,10 +299,10 @@ def _file_problems(path: Path, what: str) -> list[str]:
 def _token_file_problems(path: Path, what: str) -> list[str]:
     if found := _file_problems(path, what):
         return found
-    token = path.read_bytes().decode("latin-1").strip(_BLANKS)
+    token = read_regular(path).decode("latin-1").strip(_BLANKS)
     return [] if is_header_text(token) else [f"{what}: {path} {_NO_TOKEN}"]
 
 
 def _judged(path: Path, judge: Callable[[str], str]) -> list[str]:
-    problem = judge(path.read_bytes().decode("latin-1"))
+    problem = judge(read_regular(path).decode("latin-1"))
     return [f"{path}: {problem}"] if problem else []

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from pyrbacproxy.kube.tls_context import secret_folder
+from pyrbacproxy.regular_file import read_regular
 
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _NOBODY = "(no user)"
@@ -76,7 +77,7 @@ def digest(content: bytes) -> str:
 def digest_of(path: Path) -> str:
     """The digest of a file's content, "" when it can't be read."""
     try:
-        return digest(path.read_bytes())
+        return digest(read_regular(path))
     except OSError:
         return ""
 

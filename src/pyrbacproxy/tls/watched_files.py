@@ -6,7 +6,8 @@ alike, and none can be missed (FR24).
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
+
+from pyrbacproxy.regular_file import read_regular
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ class TlsFileError(Exception):
 def read_file(path: str) -> bytes:
     """The content of a file. Raises TlsFileError."""
     try:
-        return Path(path).read_bytes()
+        return read_regular(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise TlsFileError(path, f"cannot be read: {reason or error}") from error
