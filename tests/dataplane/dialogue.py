@@ -44,6 +44,7 @@ class ClientTape:
     def __init__(self) -> None:
         self.sent = b""
         self.done: list[object] = []
+        self.wakes: list[float] = []
         self.is_write_paused = False
         self.must_close = False
 
@@ -57,7 +58,7 @@ class ClientTape:
         self.done.append(("resume", *reasons))
 
     def wake_after(self, seconds: float) -> None:
-        self.done.append(("wake", seconds))
+        self.wakes.append(seconds)
 
     def finished(self, ending: Ending) -> None:
         self.done.append(ending)

@@ -247,6 +247,35 @@ def test_a_running_exchange_has_no_deadline() -> None:
     assert talk.hear() == OK + b"ok"
 
 
+def test_a_refused_body_that_does_not_come_ends_the_connection() -> None:
+    talk = Talk()
+    talk.down.data_received(POST.replace(b"/x", b"/deny"))
+    assert talk.statuses == []
+    talk.loop.advance(5.1)
+    assert talk.statuses == [401]
+    assert talk.transport.done[-1] == "linger"
+    talk.loop.advance(1.1)
+    assert talk.transport.done[-1] == "close"
+
+
+def test_a_body_that_stalls_is_given_up_unless_the_upstream_holds_it() -> None:
+    talk = Talk()
+    talk.down.data_received(POST + b"a")
+    talk.connector.users[0].upstream_paused()
+    for _ in range(5):
+        talk.loop.advance(90.1)
+    assert talk.hear() == b""
+    talk.connector.users[0].upstream_resumed()
+    talk.loop.advance(90.1)
+    talk.down.data_received(b"b")
+    talk.loop.advance(90.1)
+    assert talk.hear() == b""
+    talk.loop.advance(90.1)
+    assert talk.hear().startswith(b"HTTP/1.1 408 ")
+    assert talk.connector.upstreams[0].done == ["close"]
+    assert talk.transport.done[-1] == "linger"
+
+
 def test_a_silent_upstream_is_not_waited_for_with_the_go_ahead() -> None:
     talk = Talk()
     talk.down.data_received(POST.replace(b"Host", b"Expect: 100-continue\r\nHost"))

@@ -217,7 +217,7 @@ def test_an_early_answer_to_a_short_body_keeps_the_connection() -> None:
 def test_the_go_ahead_is_the_upstreams() -> None:
     talk = Dialogue(b"POST", length(3), lines=EXPECT)
     talk.forward()
-    assert talk.client.done == [("wake", 1.0)]
+    assert talk.client.wakes[-1] == 1.0
     talk.exchange.interim(ResponseHead(100, b"Continue", Headers()))
     assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n"
     talk.exchange.woken()

@@ -10,10 +10,10 @@ def test_before_the_answer_a_client_that_still_reads_discards_a_100_and_gets_its
     talk = Dialogue()
     talk.forward()
     watch = HalfClosed(talk.exchange, talk.client, LIMITS)
-    assert talk.client.done == [("wake", 0.5)]
+    assert talk.client.wakes == [0.5]
     watch.woken()
     assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n"
-    assert talk.client.done == [("wake", 0.5)] * 2
+    assert talk.client.wakes == [0.5] * 2
     talk.respond(OK, b"ok")
     assert talk.client.take() == OK + b"ok"
 
@@ -23,7 +23,7 @@ def test_an_http_1_0_client_is_never_sent_a_100_and_waited_for_a_while() -> None
     talk.forward()
     watch = HalfClosed(talk.exchange, talk.client, LIMITS)
     watch.woken()
-    assert talk.client.done == [("wake", 0.5), ("wake", 30.0)]
+    assert talk.client.wakes == [0.5, 30.0]
     watch.woken()
     assert talk.client.take() == b""
     assert talk.upstream.done == ["close"]
@@ -38,7 +38,7 @@ def test_a_client_is_probed_again_at_growing_distances_unless_its_buffer_is_full
         talk.client.is_write_paused = is_full
         watch.woken()
     assert talk.client.take() == b"HTTP/1.1 100 Continue\r\n\r\n" * 2
-    assert talk.client.done == [("wake", seconds) for seconds in (0.5, 0.5, 1.0, 2.0)]
+    assert talk.client.wakes == [0.5, 0.5, 1.0, 2.0]
 
 
 def test_while_the_answer_comes_nothing_is_concluded() -> None:
@@ -51,7 +51,7 @@ def test_while_the_answer_comes_nothing_is_concluded() -> None:
         watch.woken()
     talk.client.is_write_paused = True
     watch.woken()
-    assert talk.client.done == [("wake", 1.0)] * 4
+    assert talk.client.wakes == [1.0] * 4
 
 
 def test_when_the_answer_rests_the_client_is_taken_for_gone() -> None:

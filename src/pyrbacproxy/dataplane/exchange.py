@@ -14,7 +14,6 @@ exchange is over when the response is, and the request too unless the connection
 from collections.abc import Callable
 from http import HTTPStatus
 
-from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.heads import NO_LINES, announced_trailers
 from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
 from pyrbacproxy.dataplane.response_side import ResponseSide, ResponseState
@@ -112,10 +111,9 @@ class Exchange:
     def respond(self, response: Response) -> None:
         """Give an answer of our own instead of an upstream's; the upstream is dropped."""
         self._drop_upstream()
-        closes = response.must_close or not self._may_keep_alive()
-        if closes:
+        if response.must_close or not self._may_keep_alive():
             self._ending = Ending.CLOSE
-        self.response_side.whole(response, closes=closes)
+        self.response_side.whole(response, closes=self._ending is Ending.CLOSE)
         self.request_side.discard()
         self._finish_if_over()
 
@@ -158,9 +156,14 @@ class Exchange:
 
     def woken(self) -> None:
         """The time asked for by `wake_after` has come."""
-        if self.request_side.expects_continue:
-            # The upstream keeps silent about `Expect`, and the client about its body.
-            self.response_side.go_ahead()
+        if self.response_side.state is _DONE:
+            self._finish(Ending.CLOSE)
+        elif self.response_side.state is ResponseState.AWAITING:
+            if self.request_side.expects_continue:
+                self.response_side.go_ahead()
+            if self.request_side.is_stalled():
+                self.record.failure = "client stalled"
+                self.respond(refusal(HTTPStatus.REQUEST_TIMEOUT))
 
     # The upstream's events
 
@@ -204,11 +207,11 @@ class Exchange:
 
     def upstream_paused(self) -> None:
         """The upstream takes no more: read no more of the client's body."""
-        self._client.pause_reading(Reason.UPSTREAM_FULL)
+        self.request_side.hold()
 
     def upstream_resumed(self) -> None:
         """The upstream takes more."""
-        self._client.resume_reading(Reason.UPSTREAM_FULL)
+        self.request_side.release()
 
     def interim(self, head: ResponseHead) -> None:
         """Pass a 1xx on."""
@@ -249,9 +252,8 @@ class Exchange:
         return (
             self._keeps_alive
             and not self._client.must_close
-            and (
-                request.state is _ENDED or (request.can_be_drained and not request.expects_continue)
-            )
+            and request.can_be_drained
+            and not request.expects_continue
         )
 
     def _may_retry(self, upstream: UpstreamSink) -> bool:

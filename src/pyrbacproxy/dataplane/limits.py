@@ -34,6 +34,8 @@ class Limits:
     # A refused body is read to its end if no more than this is to come, as by Go's server;
     # otherwise the connection closes.
     max_drained_bytes: int = 262_144
+    # And if it comes within this time.
+    drain_seconds: float = 5.0
     # How long we swallow what a client still sends after our last word: closing at once would
     # reset the answer away.
     linger_seconds: float = 1.0

@@ -44,7 +44,9 @@ class RequestSide:
 
     __slots__ = (
         "_client",
+        "_is_held",
         "_record",
+        "_seen_bytes",
         "_services",
         "_trailers",
         "_upstream",
@@ -73,6 +75,8 @@ class RequestSide:
         self._upstream: UpstreamSink | None = None
         # Framed already.
         self._waiting: list[bytes] = []
+        self._is_held = False
+        self._seen_bytes = -1
         self._trailers: Headers | None = None
 
     @property
@@ -115,18 +119,43 @@ class RequestSide:
             for data in waiting:
                 upstream.write(data)
             self._client.resume_reading(Reason.BODY_WAITS)
+        if self.state is _RECEIVING:
+            self._client.wake_after(self._services.limits.idle_seconds)
+
+    def is_stalled(self) -> bool:
+        """Whether nothing came since the last look, though it could; else asks for another look."""
+        if self.state is not _RECEIVING:
+            return False
+        seen, self._seen_bytes = self._seen_bytes, self._record.received_bytes
+        if self._is_held:
+            self._seen_bytes = -1
+        elif seen == self._seen_bytes:
+            return True
+        self._client.wake_after(self._services.limits.idle_seconds)
+        return False
+
+    def hold(self) -> None:
+        """The upstream takes no more for now."""
+        self._is_held = True
+        self._client.pause_reading(Reason.UPSTREAM_FULL)
+
+    def release(self) -> None:
+        """The upstream takes more."""
+        self._is_held = False
+        self._client.resume_reading(Reason.UPSTREAM_FULL)
 
     def detach(self) -> None:
         """The upstream takes no more."""
         self._upstream = None
 
     def discard(self) -> None:
-        """The answer is given: the rest goes nowhere."""
+        """The answer is given: the rest goes nowhere, and has little time to come (FR58)."""
         if self.state is _RECEIVING:
             self._step(RequestState.DISCARDING)
             self._upstream = None
             self._waiting.clear()
             self._client.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
+            self._client.wake_after(self._services.limits.drain_seconds)
 
     def body(self, data: bytes) -> None:
         """Body bytes, without framing."""
