@@ -1,6 +1,7 @@
 """Bad input at the start: it ends non-zero, naming the flag or file, the key and the value."""
 
 import json
+import os
 import socket
 import textwrap
 from pathlib import Path
@@ -240,6 +241,15 @@ DOCUMENTS: dict[str, tuple[str, list[str]]] = {
             "byQueryParameter",
         ],
     ),
+    "repeated": (
+        """
+        authorization:
+          static:
+            - {path: /x, user: {name: alice}, USER: {}}
+            - {path: /x, user: {name: !!null alice}}
+        """,
+        ["static[0].USER", "static[1].user.name"],
+    ),
     "templates": (
         """
         authorization:
@@ -262,6 +272,17 @@ def test_a_bad_authorization_file(lab: Lab, tmp_path: Path, name: str) -> None:
 def test_an_authorization_file_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
     tells(lab.run(f"--config-file={tmp_path}/none.yaml"), "--config-file", f"{tmp_path}/none.yaml")
     tells(lab.run(f"--config-file={tmp_path}"), "--config-file", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--config-file", "--kubeconfig", "--upstream-ca-file", *CERTIFICATE_FLAGS, *KEY_FLAGS],
+)
+def test_a_pipe_is_refused_at_once(lab: Lab, tmp_path: Path, flag: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    pair = ("--upstream-client-cert-file", "--upstream-client-key-file")
+    other = [f"{one}={lab.certificates / 'alice.crt'}" for one in pair if flag in pair]
+    tells(lab.run(*other, f"{flag}={tmp_path}/pipe"), flag, f"{tmp_path}/pipe", "regular file")
 
 
 def test_a_problem_has_its_line(lab: Lab) -> None:
@@ -293,6 +314,9 @@ KUBECONFIGS: dict[str, tuple[dict[str, object] | str, list[str]]] = {
     "no-yaml": ("clusters: [", []),
     "text": ("hello", []),
     "empty": ("", []),
+    "no-date": ("clusters: 2024-02-30", ["--kubeconfig", "line 1"]),
+    "no-integer": ("current-context: !!int demo", ["--kubeconfig", "line 1"]),
+    "token-of-two-lines": (of_user(token="a\nb"), ["users[me].token"]),
     "no-current-context": (KUBECONFIG | {"current-context": ""}, []),
     "unknown-context": (KUBECONFIG | {"current-context": "elsewhere"}, ["elsewhere"]),
     "unknown-cluster": (KUBECONFIG | {"clusters": []}, ["there"]),
