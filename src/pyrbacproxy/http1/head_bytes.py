@@ -27,8 +27,9 @@ _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 # Go's limit since 2025 (reference 15.1).
 _MOST_HEADER_LINES = 500
 # No server in between takes a longer one, and taking a path apart costs time and memory that
-# nobody has earned yet. Headers have the head's limit alone: tokens are long (FR22).
-_LONGEST_TARGET_BYTES = 65_536
+# nobody has earned yet. Query and headers have the head's limit alone (FR22): they are not taken
+# apart before it is known who asks.
+_LONGEST_PATH_BYTES = 65_536
 # The lists that are split before it is known who asks; each member costs an object.
 _LISTS = (
     b"connection",
@@ -54,8 +55,8 @@ def read_request(raw: bytes) -> tuple[RequestHead, Target, Framing, bool]:
     if raw.count(b"\n") > _MOST_HEADER_LINES + 2:
         raise RemoteProtocolError("too many header lines", status=431)
     method, raw_target, minor = line.groups()
-    if len(raw_target) > _LONGEST_TARGET_BYTES:
-        raise RemoteProtocolError("the request-target is too long", status=431)
+    if len(raw_target.partition(b"?")[0]) > _LONGEST_PATH_BYTES:
+        raise RemoteProtocolError("the path is too long", status=431)
     head = RequestHead(method, raw_target, llhttp.request_lines(raw), int(minor))
     check_host(head)
     _check_lists(head.headers)
