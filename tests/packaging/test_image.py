@@ -163,6 +163,8 @@ async def test_every_module_comes_with_its_bytecode(runner: Runner, node: Node) 
     node.belongs_to(DEFAULT_USER)
     proxy, _ = await started(runner, node, DEFAULT_USER, "PYTHONVERBOSE=1")
     assert (await proxy.get(token=node.token))[0] == 200
+    proxy.program.signal(signal.SIGTERM)
+    assert await proxy.program.ended() == 0
     loaded = re.findall(r"^# code object from '?([^'\n]+)", proxy.program.output(), re.MULTILINE)
     assert any("/pyrbacproxy/kube/" in path for path in loaded)
     assert any("/asyncio/" in path for path in loaded)
