@@ -104,3 +104,26 @@ def test_trailers_lose_what_no_trailer_may_be() -> None:
     request.trailers(Headers([(b"X-Remote-User", b"root"), (b"A", b"1"), (b"Host", b"h")]))
     request.ended()
     assert upstream.take() == b"0\r\nA: 1\r\n\r\n"
+
+
+def test_it_has_stalled_when_nothing_came_between_two_looks_though_it_could() -> None:
+    client = ClientTape()
+    request = side(length(6), client)
+    request.attach(UpstreamTape())
+    request.hold()
+    assert not request.is_stalled()
+    assert not request.is_stalled()
+    request.release()
+    assert not request.is_stalled()
+    request.body(b"abc")
+    assert not request.is_stalled()
+    assert client.wakes == [90.0] * 5
+    assert request.is_stalled()
+    request.discard()
+    assert not request.is_stalled()
+
+
+def test_without_a_body_no_time_is_asked_for() -> None:
+    client = ClientTape()
+    side(NO_BODY, client).attach(UpstreamTape())
+    assert client.wakes == []
