@@ -353,3 +353,24 @@ def test_a_dialogue_knows_when_the_request_has_ended() -> None:
     talk = Dialogue(b"POST", length(1))
     assert not talk.exchange.is_request_ended
     assert talk.exchange.request_side.state is RequestState.RECEIVING
+
+
+def test_a_body_has_its_time_before_the_answer_and_after_it_but_not_during_it() -> None:
+    talk = Dialogue(b"POST", length(3))
+    talk.forward()
+    talk.exchange.woken()
+    assert talk.client.done == []
+    talk.exchange.woken()
+    assert talk.client.take().startswith(b"HTTP/1.1 408 ")
+    assert talk.record.failure == "client stalled"
+    assert talk.client.done[-1] is Ending.CLOSE
+    talk = Dialogue(b"POST", length(3))
+    talk.forward()
+    talk.respond(OK, b"o", ends=False)
+    talk.exchange.woken()
+    assert Ending.CLOSE not in talk.client.done
+    talk.exchange.response_side.body(b"k")
+    talk.exchange.response_ended()
+    assert talk.client.wakes[-1] == 5.0
+    talk.exchange.woken()
+    assert talk.client.done[-1] is Ending.CLOSE
