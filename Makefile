@@ -26,7 +26,9 @@ setup: $(STAMP)
 # everything in place, no target needs the network.
 $(STAMP): pyproject.toml Makefile
 	@packages="$(TOOLS)" python="$(PYTHON)" sh packaging/debian-packages.sh
-	@test -n "$(PYTHON)" || command -v python3 >/dev/null || { echo "Python 3.11 or newer is missing" >&2; exit 1; }
+	@$(or $(PYTHON),python3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Python 3.11 or newer is missing; PYTHON=... names one" >&2; exit 1; }
+	@echo "Setting up $(VENV): a few minutes, once"
 	$(or $(PYTHON),python3) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m venv $(VENV)/sslyze
