@@ -11,8 +11,12 @@ from enum import Enum
 from urllib.parse import unquote_to_bytes
 
 from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.http1.head import is_valid_host
 
+# RFC 3986 §3.2 without user information: a name without escapes or an address in brackets, and a
+# numeric port. As Go's URL parser, which takes no other.
+_AUTHORITY = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~!$&'()*+,;=-]+)(?::[0-9]*)?"
+)
 _VISIBLE_ASCII = re.compile(rb"[\x21-\x7e]+")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]+)([^?]*)(?:\?(.*))?", re.IGNORECASE)
@@ -179,7 +183,7 @@ def _checked_path(raw_path: bytes) -> str:
 
 def _checked_authority(authority: bytes) -> bytes:
     # User information ("user@host") fails here too: RFC 9110 §4.2.4 calls it an error.
-    if not is_valid_host(authority):
+    if not _AUTHORITY.fullmatch(authority):
         raise RemoteProtocolError("a malformed authority in the request-target")
     return authority
 
