@@ -71,7 +71,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.limits": "",
     "dataplane.flow_control": "",
     "dataplane.pool": "",
-    "dataplane.exchange": "dataplane.flow_control dataplane.heads dataplane.request_side "
+    "dataplane.exchange": "dataplane.heads dataplane.request_side "
     "dataplane.response_side dataplane.services dataplane.sinks handler http1.* record",
     "dataplane.upstream": "dataplane.deadline dataplane.dial dataplane.exchange dataplane.heads "
     "dataplane.limits dataplane.pool dataplane.sinks egress_proxy http1.errors http1.framing "
@@ -189,7 +189,7 @@ ALLOWED: dict[str, str] = {
     "reviews": "user",
     "http1.errors": "",
     "http1.head": "http1.errors",
-    "http1.target": "http1.errors http1.head",
+    "http1.target": "http1.errors",
     "http1.framing": "http1.errors http1.head",
     "http1.parser": "http1.body http1.errors http1.framing http1.head http1.head_bytes "
     "http1.target",

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from pyrbacproxy.http1.errors import RemoteProtocolError
 
 # RFC 3986 §3.2 without user information: a name without escapes or an address in brackets, and a
-# numeric port. As Go's URL parser, which takes no other.
+# numeric port: what no Host could be must not become one (FR06).
 _AUTHORITY = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~!$&'()*+,;=-]+)(?::[0-9]*)?"
 )
