@@ -13,7 +13,7 @@ STAMP  := $(VENV)/.set-up
 # the standalone binary and the image's test take them.
 TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
 	nginx-light:nginx wrk:wrk gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-dev:/usr/include/zlib.h \
-	mmdebstrap:mmdebstrap buildah:buildah runc:runc
+	mmdebstrap:mmdebstrap buildah:buildah runc:runc nghttp2-client:h2load
 
 .PHONY: setup demo test e2e check docs bench image binary clean
 
