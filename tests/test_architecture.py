@@ -21,7 +21,8 @@ ALLOWED: dict[str, str] = {
     # floors 7 and 6: those who know the others
     "__main__": "cli",
     "cli": "app commands.* config.* observe.logs",
-    "app": "assembly config.settings dataplane.listener observe.logs opening tls.watched_files",
+    "app": "assembly certificates config.settings dataplane.listener observe.logs opening "
+    "tls.watched_files",
     "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate "
     "startup.watch tls.contexts",
     "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
@@ -29,8 +30,9 @@ ALLOWED: dict[str, str] = {
     "observe.process_start record reviews",
     "measuring": "admin.health admin.status admin.version dataplane.listener handler http1.head "
     "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
-    "assembly": "access admin.* endpoints authn.* authz.* config.settings dataplane.* egress_proxy "
-    "handler http1.* kube.* measuring observe.* peer record reviews tls.* user",
+    "certificates": "config.settings tls.*",
+    "assembly": "access admin.* certificates endpoints authn.* authz.* config.settings dataplane.* "
+    "egress_proxy handler http1.* kube.* measuring observe.* peer record reviews tls.* user",
     "commands.demo": "demo.*",
     "commands.arguments": "",
     "commands.audit": "commands.arguments commands.audit_report node.*",

@@ -1,95 +1,45 @@
-"""The TLS contexts in use; what else is assembled is tested by serving (tests/test_app.py, e2e)."""
+"""What is put together answers; the rest is tested by serving (tests/test_app.py, e2e)."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import asyncio
 from pathlib import Path
 
-import pytest
-
-from pyrbacproxy.assembly import Certificates
+from pyrbacproxy.assembly import Assembly
+from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.complete import complete
 from pyrbacproxy.config.options import parse
 from pyrbacproxy.config.settings import Settings
-from pyrbacproxy.demo.pki import Authority, Pair
-from pyrbacproxy.startup.gate import GateSettings
-from pyrbacproxy.tls.contexts import TlsSettings
-from pyrbacproxy.tls.engine import ServerEngine
-from pyrbacproxy.tls.watched_files import TlsFileError
-from tests.tls.parties import Client
-
-AWAITED = GateSettings(waits_for_pair=True)
+from pyrbacproxy.dataplane.listener import bind
+from pyrbacproxy.demo.pki import Authority
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    Authority(tmp_path)
-    words = ("--secure-listen-address=:8443", f"--client-ca-file={tmp_path / 'demo-ca.crt'}")
+async def answer_to(request: bytes, settings: Settings) -> bytes:
+    assembly = Assembly(settings, Certificates(settings), lambda: False)
+    assembly.warm()
+    sockets = bind("127.0.0.1", 0)
+    listener = assembly.insecure_listener(sockets)
+    listener.start()
+    host, port = sockets[0].getsockname()
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await listener.drain(0.0)
+    await assembly.close()
+    return answer
+
+
+def test_who_says_nothing_about_themselves_is_unauthorized(tmp_path: Path) -> None:
     rule = tmp_path / "rule.yaml"
     rule.write_text("authorization: {static: [{path: /metrics, user: {name: alice}}]}")
-    found = complete(parse((*words, f"--config-file={rule}")).options, {})
-    assert isinstance(found, Settings), found
-    pair = str(tmp_path / "pair.pem")
-    return replace(found, tls=TlsSettings(certificate_file=pair, key_file=pair))
-
-
-def subject(context: Callable[[], object]) -> str:
-    client = Client()
-    client.handshake(ServerEngine(context()))  # type: ignore[arg-type]
-    certificate = client.connection.get_peer_certificate()
-    assert certificate is not None
-    return certificate.to_cryptography().subject.rfc4514_string()
-
-
-def issued(folder: Path, name: str) -> Pair:
-    pair = Authority(folder).serving(name)
-    pair.combined_file.rename(folder / "pair.pem")
-    return pair
-
-
-def test_the_secure_listener_and_the_endpoints_port_show_the_same_pair(
-    settings: Settings, tmp_path: Path
-) -> None:
-    issued(tmp_path, "one")
-    certificates = Certificates(settings)
-    assert subject(certificates.serving) == subject(certificates.of_endpoints) == "CN=one"
-
-
-def test_without_files_both_show_one_made_in_memory(settings: Settings) -> None:
-    certificates = Certificates(replace(settings, tls=TlsSettings()))
-    assert certificates.serving() is certificates.of_endpoints()
-    assert "@" in subject(certificates.serving)
-
-
-def test_a_pair_that_nobody_waits_for_must_be_there(settings: Settings) -> None:
-    with pytest.raises(TlsFileError, match=r"pair\.pem"):
-        Certificates(settings)
-
-
-def test_until_the_awaited_pair_is_whole_the_endpoints_port_alone_has_a_stand_in(
-    settings: Settings, tmp_path: Path
-) -> None:
-    certificates = Certificates(replace(settings, gate=AWAITED))
-    assert "@" in subject(certificates.of_endpoints)
-    with pytest.raises(AssertionError, match="without a pair"):
-        certificates.serving()
-    (tmp_path / "pair.pem").write_text("half")
-    assert "holds no certificate" in certificates.load_pair()
-    issued(tmp_path, "late")
-    # The reloader alone does not look for it: it is the gate's.
-    certificates.reloader.check()
-    assert "@" in subject(certificates.of_endpoints)
-    assert certificates.load_pair() == ""
-    assert subject(certificates.serving) == subject(certificates.of_endpoints) == "CN=late"
-
-
-def test_an_awaited_pair_is_kept_fresh_once_it_was_there(
-    settings: Settings, tmp_path: Path
-) -> None:
-    issued(tmp_path, "one")
-    certificates = Certificates(replace(settings, gate=AWAITED))
-    assert subject(certificates.of_endpoints) == "CN=one"
-    issued(tmp_path, "two")
-    certificates.reloader.check()
-    assert subject(certificates.serving) == "CN=two"
-    (tmp_path / "pair.pem").unlink()
-    assert certificates.load_pair() == ""
+    Authority(tmp_path)
+    words = (
+        "--insecure-listen-address=127.0.0.1:0",
+        "--upstream=http://127.0.0.1:1/",
+        f"--client-ca-file={tmp_path / 'demo-ca.crt'}",
+        f"--config-file={rule}",
+    )
+    settings = complete(parse(words).options, {})
+    assert isinstance(settings, Settings), settings
+    request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer = asyncio.run(answer_to(request, settings))
+    assert answer.startswith(b"HTTP/1.1 401 "), answer

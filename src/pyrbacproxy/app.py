@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pyrbacproxy.assembly import Assembly, Certificates, Sockets
+from pyrbacproxy.assembly import Assembly, Sockets
+from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.listener import Listener, bind
 from pyrbacproxy.observe.logs import structured

@@ -21,6 +21,7 @@ from pyrbacproxy.authz.attributes import AttributeSource
 from pyrbacproxy.authz.authorizer import UnionAuthorizer
 from pyrbacproxy.authz.static import StaticAuthorizer
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.downstream import Downstream
@@ -49,75 +50,10 @@ from pyrbacproxy.observe.loop_lag import LoopLag
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import ExchangeRecord
-from pyrbacproxy.tls.client_chain import ClientChains
-from pyrbacproxy.tls.contexts import self_signed_pair, server_context
-from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR, TlsReloader
-from pyrbacproxy.tls.upstream_context import UpstreamContext
-from pyrbacproxy.tls.watched_files import TlsFileError
+from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR
 
 Sockets = list[socket.socket]
 OnClosed = Callable[[ClientTransport], None]
-
-
-class Certificates:
-    """The TLS contexts in use, and what keeps them fresh.
-
-    Everything is read once at the making, the pair excepted when the gate waits for it. Raises
-    TlsFileError.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.chains = ClientChains()
-        self.upstream: UpstreamContext | None = None
-        self._serving: SSL.Context | None = None
-        # For the endpoints port alone, until the pair is whole.
-        self._stand_in: SSL.Context | None = None
-        tls, upstream = settings.tls, settings.upstream
-        if upstream.scheme == "https":
-            self.upstream = UpstreamContext(
-                upstream.ca_file, upstream.client_certificate_file, upstream.client_key_file
-            )
-        self.reloader = TlsReloader(
-            tls,
-            self._use,
-            self.chains.replace_pool,
-            () if self.upstream is None else (self.upstream.files,),
-            is_pair_awaited=settings.gate.waits_for_pair,
-        )
-        self.reloader.load()
-        is_missing = settings.gate.waits_for_pair and self.load_pair() != ""
-        if is_missing or (settings.secure is not None and not tls.certificate_file):
-            own = server_context(self_signed_pair(socket.gethostname()), tls)
-            if is_missing:
-                self._stand_in = own
-            else:
-                self._serving = own
-
-    def load_pair(self) -> str:
-        """Read the awaited pair; what is wrong with it, "" for nothing."""
-        try:
-            self.reloader.load_pair()
-        except TlsFileError as error:
-            return str(error)
-        return ""
-
-    @property
-    def served(self) -> SSL.Context | None:
-        """The one that clients of the secure port are shown, if there is one yet."""
-        return self._serving
-
-    def serving(self) -> SSL.Context:
-        """The secure listener's; never the stand-in."""
-        assert self._serving is not None, "a secure listener without a pair"  # noqa: S101 - a fault of ours
-        return self._serving
-
-    def of_endpoints(self) -> SSL.Context:
-        """The endpoints port's."""
-        return self._stand_in or self.serving()
-
-    def _use(self, context: SSL.Context) -> None:
-        self._serving = context
-        self._stand_in = None
 
 
 class Assembly:
