@@ -26,6 +26,13 @@ PROXY_USER = "pyrbacproxy"
 READER_USER = "reader"
 READER_ACCOUNT = "prometheus"
 STRANGER_ACCOUNT = "stranger"
+# OpenShift's Prometheus, whom no RBAC here lets in.
+OPENSHIFT_NAMESPACE = "openshift-monitoring"
+OPENSHIFT_ACCOUNT = "prometheus-k8s"
+_ACCOUNTS = {
+    NAMESPACE: (READER_ACCOUNT, STRANGER_ACCOUNT),
+    OPENSHIFT_NAMESPACE: (OPENSHIFT_ACCOUNT,),
+}
 
 RBAC = f"""
 apiVersion: rbac.authorization.k8s.io/v1
@@ -66,6 +73,33 @@ roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: service-metric
 subjects: [{{kind: ServiceAccount, name: {READER_ACCOUNT}, namespace: {NAMESPACE}}}]
 """
 
+# What every API server makes at its start (bootstrap policy), as far as the tests lean on it.
+_STOCK_RBAC = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "system:discovery"}
+rules:
+  - nonResourceURLs:
+      - /api
+      - /api/*
+      - /apis
+      - /apis/*
+      - /healthz
+      - /livez
+      - /openapi
+      - /openapi/*
+      - /readyz
+      - /version
+      - /version/
+    verbs: [get]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "system:discovery"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:discovery"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:authenticated"}]
+"""
+
 _AUDIT_POLICY = """
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -90,8 +124,8 @@ class Cluster(Protocol):
 
     url: str
 
-    async def token(self, account: str, *audiences: str) -> str:
-        """A token of a service account in `NAMESPACE`; without audiences, the API server's own."""
+    async def token(self, account: str, *audiences: str, namespace: str = NAMESPACE) -> str:
+        """A token of a service account; without audiences, for the API server's own."""
         ...
 
     def calls(self) -> Mapping[str, int]:
@@ -105,7 +139,7 @@ class EmbeddedCluster:
     def __init__(self, authority: Authority) -> None:
         self._tokens: dict[str, TokenEntry] = {}
         self._server = ApiServer(
-            policy=read_policy(RBAC),
+            policy=read_policy(f"{_STOCK_RBAC}---{RBAC}"),
             tokens=TokenTable(self._tokens),
             tls=server_context(authority.serving("api-server"), authority),
         )
@@ -118,9 +152,9 @@ class EmbeddedCluster:
     async def close(self) -> None:
         await self._server.close()
 
-    async def token(self, account: str, *audiences: str) -> str:
+    async def token(self, account: str, *audiences: str, namespace: str = NAMESPACE) -> str:
         token = secrets.token_urlsafe(32)
-        user = service_account(NAMESPACE, account)
+        user = service_account(namespace, account)
         self._tokens[token] = TokenEntry(user, audiences or (API_AUDIENCE,))
         return token
 
@@ -141,8 +175,8 @@ class RealCluster:
         """Count from here."""
         self._seen_before = self._seen()
 
-    async def token(self, account: str, *audiences: str) -> str:
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+    async def token(self, account: str, *audiences: str, namespace: str = NAMESPACE) -> str:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         spec: dict[str, object] = {"audiences": list(audiences), "expirationSeconds": 3600}
         kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
         answer = await self.create(path, {**kind, "spec": spec})
@@ -174,11 +208,12 @@ class RealCluster:
         return answer
 
     async def fill(self) -> None:
-        """Create namespace, service accounts and RBAC."""
-        await self.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        for account in (READER_ACCOUNT, STRANGER_ACCOUNT):
-            path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-            await self.create(path, {"metadata": {"name": account}})
+        """Create namespaces, service accounts and RBAC."""
+        for namespace, accounts in _ACCOUNTS.items():
+            await self.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            for account in accounts:
+                path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+                await self.create(path, {"metadata": {"name": account}})
         for item in objects(RBAC):
             plural = _PLURALS[item.text("kind")]
             namespace = item.child("metadata").text("namespace")

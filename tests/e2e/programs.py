@@ -55,6 +55,19 @@ class Program:
         except TimeoutError as error:
             raise AssertionError(f"{self.name}: no {what}:\n{self.output()}") from error
 
+    async def listens(self, port: int) -> None:
+        """Wait until this port of 127.0.0.1 accepts connections."""
+
+        async def look() -> bool | None:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                return None
+            writer.close()
+            return True
+
+        await self.until(look, "listening port")
+
     @property
     def pid(self) -> int:
         """Its process number."""

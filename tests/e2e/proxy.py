@@ -1,6 +1,5 @@
 """The proxy under test, as a process with flags, and requests to it."""
 
-import asyncio
 import sys
 from dataclasses import dataclass
 
@@ -20,6 +19,11 @@ class Proxy:
     program: Program
     authority: Authority
 
+    @property
+    def url(self) -> str:
+        """Its root, without the slash at the end."""
+        return f"https://{self.address}"
+
     async def get(
         self, path: str = "/metrics", *, token: str = "", pair: Pair | None = None
     ) -> tuple[int, str]:
@@ -28,7 +32,7 @@ class Proxy:
         trust = client_context(self.authority, pair)
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"https://{self.address}{path}", headers=headers, ssl=trust) as response,
+            session.get(f"{self.url}{path}", headers=headers, ssl=trust) as response,
         ):
             return response.status, await response.text()
 
@@ -63,14 +67,5 @@ class Proxies:
             f"--tls-private-key-file={self._serving.combined_file}",
             *more,
         )
-
-        async def is_listening() -> bool | None:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                return None
-            writer.close()
-            return True
-
-        await program.until(is_listening, "listening port")
+        await program.listens(port)
         return Proxy(f"127.0.0.1:{port}", program, self._authority)
