@@ -74,30 +74,33 @@ ALLOWED: dict[str, str] = {
     "dataplane.flow_control": "",
     "dataplane.pool": "",
     "dataplane.exchange": "dataplane.heads dataplane.request_side "
-    "dataplane.response_side dataplane.services dataplane.sinks handler http1.* record",
+    "dataplane.response_state dataplane.services dataplane.sinks handler http1.* record",
     "dataplane.upstream": "dataplane.deadline dataplane.dial dataplane.exchange dataplane.heads "
     "dataplane.limits dataplane.pool dataplane.sinks egress_proxy http1.errors http1.framing "
     "http1.head http1.parser",
     "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
     "tls.engine",
     "dataplane.downstream": "dataplane.deadline dataplane.decisions dataplane.exchange "
-    "dataplane.flow_control dataplane.half_closed dataplane.request_queue dataplane.services "
-    "dataplane.sinks http1.errors http1.parser http1.writer peer record",
+    "dataplane.flow_control dataplane.half_closed dataplane.request_queue "
+    "dataplane.response_side dataplane.services dataplane.sinks http1.errors http1.head "
+    "http1.parser http1.writer peer record",
     "dataplane.listener": "dataplane.client_transport dataplane.limits",
     "dataplane.deadline": "",
     "dataplane.dial": "dataplane.limits egress_dial egress_proxy",
-    "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_side "
-    "dataplane.sinks",
+    "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_state "
+    "dataplane.sinks http1.writer",
     "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
     "dataplane.request_side": "dataplane.flow_control dataplane.heads dataplane.services "
     "dataplane.sinks http1.framing http1.head http1.writer record",
-    "dataplane.response_side": "dataplane.heads dataplane.services dataplane.sinks "
-    "http1.forwarding http1.head http1.parser http1.response http1.writer record",
+    "dataplane.response_side": "dataplane.heads dataplane.response_state dataplane.services "
+    "dataplane.sinks http1.forwarding http1.head http1.parser http1.response http1.writer record",
     "dataplane.decision_memory": "handler http1.head http1.parser peer record",
     "dataplane.services": "dataplane.decision_memory dataplane.heads dataplane.limits "
     "dataplane.sinks handler http1.head "
     "record",
-    "dataplane.sinks": "dataplane.flow_control http1.head http1.parser",
+    "dataplane.response_state": "",
+    "dataplane.sinks": "dataplane.flow_control dataplane.response_state http1.head http1.parser "
+    "http1.response record",
     "dataplane.client_transport": "dataplane.deadline dataplane.limits",
     "dataplane.decisions": "dataplane.decision_memory dataplane.exchange dataplane.services "
     "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",
@@ -229,8 +232,8 @@ PURE = (
     "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
-    "dataplane.heads dataplane.request_side dataplane.response_side dataplane.services "
-    "dataplane.sinks "
+    "dataplane.heads dataplane.request_side dataplane.response_side dataplane.response_state "
+    "dataplane.services dataplane.sinks "
     "dataplane.peer_source dataplane.request_queue observe.metrics observe.gauges startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )

@@ -9,6 +9,7 @@ from pyrbacproxy.dataplane.exchange import Exchange
 from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.heads import Destination, Heads
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import Ending, Piece, UpstreamUser
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
@@ -47,6 +48,10 @@ class ClientTape:
         self.wakes: list[float] = []
         self.is_write_paused = False
         self.must_close = False
+        self.services: Services | None = None
+
+    def response_side(self, record: ExchangeRecord, request: RequestHead) -> ResponseSide:
+        return ResponseSide(self.services or World().services, self, record, request)
 
     def write(self, *pieces: Piece) -> None:
         self.sent += b"".join(pieces)
@@ -201,6 +206,7 @@ class Dialogue:
     def __post_init__(self) -> None:
         head = RequestHead(self.method, b"/x", Headers(self.lines), self.minor)
         self.record = ExchangeRecord("127.0.0.1", self.method.decode(), "/x")
+        self.client.services = self.world.services
         self.exchange = Exchange(
             self.world.services,
             self.client,

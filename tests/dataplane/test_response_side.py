@@ -1,6 +1,5 @@
-import pytest
-
-from pyrbacproxy.dataplane.response_side import ResponseSide, ResponseState
+from pyrbacproxy.dataplane.response_side import ResponseSide
+from pyrbacproxy.dataplane.response_state import ResponseState
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.response import text
 from pyrbacproxy.record import ExchangeRecord
@@ -96,9 +95,3 @@ def test_one_go_ahead_and_only_before_the_answer() -> None:
         response = side(client, minor=minor, state=state)
         response.go_ahead()
         assert client.take() == b""
-
-
-def test_a_state_that_cannot_follow_is_a_bug() -> None:
-    response = side(ClientTape(), state=ResponseState.DECIDING)
-    with pytest.raises(RuntimeError, match="cannot become"):
-        response.head(received(OK), closes=False)

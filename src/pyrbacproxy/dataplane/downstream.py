@@ -11,10 +11,12 @@ from pyrbacproxy.dataplane.exchange import Exchange, refusal
 from pyrbacproxy.dataplane.flow_control import Brake, Reason
 from pyrbacproxy.dataplane.half_closed import HalfClosed
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
+from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import Ending, Piece
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http1.head import RequestHead
 from pyrbacproxy.http1.parser import END, RequestReceived
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
@@ -130,7 +132,7 @@ class Downstream:
         if not exchange.is_request_ended:
             exchange.client_gone()
             return False
-        self._half_closed = HalfClosed(exchange, self, self._services.limits)
+        self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
         return True
 
     def connection_lost(self) -> None:
@@ -166,9 +168,9 @@ class Downstream:
         """Whether the connection ends with this exchange."""
         return self._is_draining or (self._has_ended and not self._queue.has_more)
 
-    def write(self, *pieces: Piece) -> None:
-        """Send bytes, all in one go."""
-        self._transport.write(*pieces)
+    def response_side(self, record: ExchangeRecord, request: RequestHead) -> ResponseSide:
+        """What writes the response."""
+        return ResponseSide(self._services, self._transport, record, request)
 
     def pause_reading(self, reason: Reason) -> None:
         """Stop handing over body bytes."""
@@ -271,7 +273,7 @@ class Downstream:
         self._is_in_head = False
         self._exchange = exchange
         if self._has_ended:
-            self._half_closed = HalfClosed(exchange, self, self._services.limits)
+            self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a head that is none; nothing after it is served."""

@@ -16,7 +16,7 @@ from http import HTTPStatus
 
 from pyrbacproxy.dataplane.heads import NO_LINES, announced_trailers
 from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
-from pyrbacproxy.dataplane.response_side import ResponseSide, ResponseState
+from pyrbacproxy.dataplane.response_state import ResponseState
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import ClientSink, Ending, UpstreamSink
 from pyrbacproxy.handler import Respond, Verdict
@@ -77,7 +77,7 @@ class Exchange:
         self._client = client
         self._keeps_alive = keeps_alive
         self.request_side = RequestSide(services, client, record, head=head, framing=framing)
-        self.response_side = ResponseSide(services, client, record, head)
+        self.response_side = client.response_side(record, head)
         self._upstream: UpstreamSink | None = None
         self._ending = Ending.KEEP_ALIVE
         self._has_retried = False

@@ -15,18 +15,30 @@ the client is taken for gone, as by the original at once.
 
 from pyrbacproxy.dataplane.exchange import Exchange
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.response_side import ResponseState
-from pyrbacproxy.dataplane.sinks import ClientSink
+from pyrbacproxy.dataplane.response_state import ResponseState
+from pyrbacproxy.dataplane.sinks import ByteSink, ClientSink
+from pyrbacproxy.http1 import writer
 
 
 class HalfClosed:
     """Looks after one exchange; asks the client's side to call `woken` after a while."""
 
-    __slots__ = ("_client", "_exchange", "_is_blind", "_limits", "_probe_seconds", "_sent_bytes")
+    __slots__ = (
+        "_client",
+        "_exchange",
+        "_is_blind",
+        "_limits",
+        "_probe_seconds",
+        "_sent_bytes",
+        "_transport",
+    )
 
-    def __init__(self, exchange: Exchange, client: ClientSink, limits: Limits) -> None:
+    def __init__(
+        self, exchange: Exchange, client: ClientSink, transport: ByteSink, limits: Limits
+    ) -> None:
         self._exchange = exchange
         self._client = client
+        self._transport = transport
         self._limits = limits
         self._is_blind = False
         self._probe_seconds = limits.half_closed_seconds
@@ -50,8 +62,11 @@ class HalfClosed:
         self._client.wake_after(self._limits.half_closed_rest_seconds)
 
     def _probe(self) -> None:
-        # A full write buffer tells by itself: it stalls, or its client is gone.
-        if self._client.is_write_paused or self._exchange.response_side.probe():
+        is_full = self._client.is_write_paused
+        if is_full or self._exchange.request_side.head.minor:
+            # A full write buffer tells by itself: it stalls, or its client is gone.
+            if not is_full:
+                self._transport.write(writer.GO_AHEAD)
             self._client.wake_after(self._probe_seconds)
             self._probe_seconds *= 2
         elif self._is_blind:

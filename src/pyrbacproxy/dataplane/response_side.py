@@ -1,15 +1,14 @@
-"""The response's half of an exchange: from the upstream's events to the client's bytes.
+"""The response's half of an exchange with an HTTP/1 client: from the upstream's events to bytes.
 
 What comes in one read goes out in one write: a head waits for the first bytes of its body, until
 `flush` at the latest. Short pieces are joined, so that they fill one TLS record; long ones are
 passed on without a copy.
 """
 
-from enum import IntEnum, auto
-
 from pyrbacproxy.dataplane.heads import relayed_trailers, same_trailers
+from pyrbacproxy.dataplane.response_state import ResponseProgress, ResponseState
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import ClientSink, Piece
+from pyrbacproxy.dataplane.sinks import ByteSink, Piece
 from pyrbacproxy.http1 import forwarding, writer
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
@@ -17,37 +16,12 @@ from pyrbacproxy.http1.response import Response
 from pyrbacproxy.record import ExchangeRecord
 
 _CONTINUE = 100
-_GO_AHEAD = b"HTTP/1.1 100 Continue\r\n\r\n"
 # One TLS record. Joining longer pieces would cost more than the record that it saves.
 _JOINED_BYTES = 16_384
 
 
-class ResponseState(IntEnum):
-    """Where the response is."""
-
-    DECIDING = auto()
-    CONNECTING = auto()
-    AWAITING = auto()  # the upstream has the head
-    RELAYING = auto()  # the client has a response head
-    DONE = auto()
-
-
-# An IntEnum, because its members are hashed in C: four steps a request.
-_STEPS = {
-    ResponseState.DECIDING: (ResponseState.CONNECTING, ResponseState.DONE),
-    ResponseState.CONNECTING: (ResponseState.AWAITING, ResponseState.DONE),
-    ResponseState.AWAITING: (
-        ResponseState.RELAYING,
-        ResponseState.DONE,
-        ResponseState.CONNECTING,  # once more, on a fresh connection
-    ),
-    ResponseState.RELAYING: (ResponseState.DONE,),
-    ResponseState.DONE: (),
-}
-
-
-class ResponseSide:
-    """Writes one response to the client; counts its body and notes its status in `record`."""
+class ResponseSide(ResponseProgress):
+    """Writes one response to an HTTP/1 client; a `sinks.ClientResponse`."""
 
     __slots__ = (
         "_client",
@@ -60,29 +34,22 @@ class ResponseSide:
         "_record",
         "_services",
         "_trailers",
-        "state",
     )
 
     def __init__(
-        self, services: Services, client: ClientSink, record: ExchangeRecord, request: RequestHead
+        self, services: Services, client: ByteSink, record: ExchangeRecord, request: RequestHead
     ) -> None:
+        super().__init__()
         self._services = services
         self._client = client
         self._record = record
         self._is_head = request.method == b"HEAD"
         self._minor = request.minor
-        self.state = ResponseState.DECIDING
         self._out: list[Piece] = []
         self._has_long = False
         self._trailers: Headers | None = None
         self._is_chunked = False
         self._has_gone_ahead = False
-
-    def step(self, state: ResponseState) -> None:
-        """Move on. Raises RuntimeError for a step that the table lacks: a bug of ours."""
-        if state not in _STEPS[self.state]:
-            raise RuntimeError(f"{self.state} cannot become {state}")
-        self.state = state
 
     def whole(self, response: Response, *, closes: bool) -> None:
         """An answer of our own instead of the upstream's."""
@@ -105,14 +72,7 @@ class ResponseSide:
         is_early = self.state < ResponseState.RELAYING
         if is_early and self._minor and not self._has_gone_ahead:
             self._has_gone_ahead = True
-            self._client.write(_GO_AHEAD)
-
-    def probe(self) -> bool:
-        """Send a 100 that says nothing, to see whether it arrives; false: HTTP/1.0 has none."""
-        if self._minor:
-            self._has_gone_ahead = True
-            self._client.write(_GO_AHEAD)
-        return self._minor > 0
+            self._client.write(writer.GO_AHEAD)
 
     def interim(self, head: ResponseHead) -> None:
         """Pass a 1xx on."""

@@ -4,8 +4,11 @@ from enum import Enum, auto
 from typing import Protocol, TypeAlias
 
 from pyrbacproxy.dataplane.flow_control import Reason
-from pyrbacproxy.http1.head import Headers, ResponseHead
+from pyrbacproxy.dataplane.response_state import ResponseState
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
+from pyrbacproxy.http1.response import Response
+from pyrbacproxy.record import ExchangeRecord
 
 # A view spares the copy of a long piece's beginning or end.
 Piece: TypeAlias = bytes | memoryview
@@ -17,6 +20,14 @@ class Ending(Enum):
     KEEP_ALIVE = auto()
     CLOSE = auto()
     ABORT = auto()  # flush, then end it so that the client sees a truncated response
+
+
+class ByteSink(Protocol):
+    """The client's connection, as whoever frames the response needs it."""
+
+    def write(self, *pieces: Piece) -> None:
+        """Send bytes, all in one go."""
+        ...
 
 
 class ClientSink(Protocol):
@@ -35,8 +46,8 @@ class ClientSink(Protocol):
         """
         ...
 
-    def write(self, *pieces: Piece) -> None:
-        """Send bytes, all in one go."""
+    def response_side(self, record: ExchangeRecord, request: RequestHead) -> "ClientResponse":
+        """What writes the response, as this client's version of HTTP has it."""
         ...
 
     def pause_reading(self, reason: Reason) -> None:
@@ -101,6 +112,43 @@ class ResponseSink(Protocol):
 
     def flush(self) -> None:
         """That was all for now: what was gathered may go to the client."""
+        ...
+
+
+class ClientResponse(ResponseSink, Protocol):
+    """Writes one response to the client; counts its body and notes its status in the record.
+
+    `state` moves by `response_state`'s table: `step` to CONNECTING and AWAITING by the exchange,
+    to RELAYING and DONE by what is written.
+    """
+
+    state: ResponseState
+
+    def step(self, state: ResponseState) -> None:
+        """Move on. Raises RuntimeError for a step that the table lacks."""
+        ...
+
+    def whole(self, response: Response, *, closes: bool) -> None:
+        """An answer of our own instead of the upstream's; `closes`: the connection ends then.
+
+        Raises LocalProtocolError.
+        """
+        ...
+
+    def go_ahead(self) -> None:
+        """A 100 (Continue), at most once, and only before the answer."""
+        ...
+
+    def interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on, if the client knows such."""
+        ...
+
+    def head(self, received: ResponseReceived, *, closes: bool) -> bool:
+        """Begin the final response; true if only the connection's end can end its body."""
+        ...
+
+    def ended(self) -> None:
+        """The response is complete."""
         ...
 
 

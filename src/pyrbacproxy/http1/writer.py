@@ -15,6 +15,7 @@ _STATUS_LINES = {
     for status in HTTPStatus
     for minor in (0, 1)
 }
+GO_AHEAD = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_FINAL = 200
 _BODYLESS = (204, 304)
 
