@@ -75,9 +75,10 @@ ALLOWED: dict[str, str] = {
     "dataplane.pool": "",
     "dataplane.exchange": "dataplane.heads dataplane.request_side "
     "dataplane.response_state dataplane.services dataplane.sinks handler http1.* record",
-    "dataplane.upstream": "dataplane.deadline dataplane.dial dataplane.exchange dataplane.heads "
-    "dataplane.limits dataplane.pool dataplane.sinks egress_proxy http1.errors http1.framing "
-    "http1.head http1.parser",
+    "dataplane.upstream": "dataplane.dial dataplane.heads dataplane.limits dataplane.pool "
+    "dataplane.sinks dataplane.upstream_connection egress_proxy http1.parser",
+    "dataplane.upstream_connection": "dataplane.deadline dataplane.limits dataplane.sinks "
+    "http1.errors http1.framing http1.head http1.parser http1.writer",
     "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
     "tls.engine",
     "dataplane.downstream": "dataplane.deadline dataplane.decisions dataplane.exchange "
@@ -91,7 +92,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks http1.writer",
     "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
     "dataplane.request_side": "dataplane.flow_control dataplane.heads dataplane.services "
-    "dataplane.sinks http1.framing http1.head http1.writer record",
+    "dataplane.sinks http1.framing http1.head record",
     "dataplane.response_side": "dataplane.heads dataplane.response_state dataplane.services "
     "dataplane.sinks http1.forwarding http1.head http1.parser http1.response http1.writer record",
     "dataplane.decision_memory": "handler http1.head http1.parser peer record",
@@ -99,8 +100,8 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks handler http1.head "
     "record",
     "dataplane.response_state": "",
-    "dataplane.sinks": "dataplane.flow_control dataplane.response_state http1.head http1.parser "
-    "http1.response record",
+    "dataplane.sinks": "dataplane.flow_control dataplane.response_state http1.framing http1.head "
+    "http1.parser http1.response record",
     "dataplane.client_transport": "dataplane.deadline dataplane.limits",
     "dataplane.decisions": "dataplane.decision_memory dataplane.exchange dataplane.services "
     "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",

@@ -75,21 +75,27 @@ class ClientTape:
 
 
 class UpstreamTape:
-    """An `UpstreamSink`: what the upstream was sent."""
+    """An `UpstreamSink`: what the upstream was sent, its body without framing."""
 
     def __init__(self, *, is_reused: bool = False) -> None:
         self.is_reused = is_reused
+        self.was_refused = False
         self.sent = b""
         self.done: list[str] = []
         self.method = b""
+        self.trailers: Headers | None = None
 
-    def begin(self, user: UpstreamUser, *, method: bytes, head: bytes) -> None:
-        del user
+    def begin(self, user: UpstreamUser, method: bytes, head: bytes, framing: Framing) -> None:
+        del user, framing
         self.method = method
         self.sent += head
 
-    def write(self, data: bytes) -> None:
+    def body(self, data: bytes) -> None:
         self.sent += data
+
+    def end(self, trailers: Headers | None) -> None:
+        self.done.append("end")
+        self.trailers = trailers
 
     def pause_reading(self) -> None:
         self.done.append("pause")

@@ -176,9 +176,10 @@ class Exchange:
         """Send the head, and the body bytes that waited."""
         self.response_side.step(ResponseState.AWAITING)
         self._upstream = upstream
-        upstream.begin(self, method=self.request_side.head.method, head=self.upstream_head)
-        self.request_side.attach(upstream)
-        if self.request_side.expects_continue:
+        request = self.request_side
+        upstream.begin(self, request.head.method, self.upstream_head, request.framing)
+        request.attach(upstream)
+        if request.expects_continue:
             self._client.wake_after(self._services.limits.continue_seconds)
 
     def upstream_failed(self, status: int, failure: str) -> None:
@@ -194,7 +195,8 @@ class Exchange:
         upstream, self._upstream = self._upstream, None
         self.request_side.detach()
         is_awaiting = self.response_side.state is ResponseState.AWAITING
-        if is_awaiting and upstream is not None and self._may_retry(upstream):
+        may_retry = is_awaiting and not self._has_retried
+        if may_retry and upstream is not None and self.request_side.can_be_repeated(upstream):
             self._has_retried = True
             self.response_side.step(ResponseState.CONNECTING)
             self._services.connector.connect(self, is_fresh=True)
@@ -255,9 +257,6 @@ class Exchange:
             and request.can_be_drained
             and not request.expects_continue
         )
-
-    def _may_retry(self, upstream: UpstreamSink) -> bool:
-        return upstream.is_reused and not self._has_retried and self.request_side.can_be_repeated
 
     def _cancel_decision(self) -> None:
         if self.response_side.state is ResponseState.DECIDING and self.cancel is not None:

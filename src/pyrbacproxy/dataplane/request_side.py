@@ -10,13 +10,12 @@ from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.heads import relayed_trailers
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import ClientSink, UpstreamSink
-from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.framing import Framing, Kind
 from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.record import ExchangeRecord
 
-# Safe methods (RFC 9110 §9.2.1): asking twice changes nothing, so a stale connection is forgiven.
-_REPLAYABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE"))
+# Asking twice changes nothing (RFC 9110 §9.2.1).
+_SAFE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE"))
 
 
 class RequestState(IntEnum):
@@ -73,8 +72,8 @@ class RequestSide:
         # Where no body is announced, the head is all.
         self.state = _RECEIVING if framing.has_body else _ENDED
         self._upstream: UpstreamSink | None = None
-        # Framed already.
-        self._waiting: list[bytes] = []
+        # None for the end.
+        self._waiting: list[bytes | None] = []
         self._is_held = False
         self._seen_bytes = -1
         self._trailers: Headers | None = None
@@ -93,10 +92,11 @@ class RequestSide:
         is_short = left <= self._services.limits.max_drained_bytes
         return self.framing.kind is Kind.LENGTH and is_short
 
-    @property
-    def can_be_repeated(self) -> bool:
-        """Whether it may be sent again when an idle connection proves stale (RFC 9112 §9.3.1)."""
-        return self.head.method in _REPLAYABLE and not self.framing.has_body
+    def can_be_repeated(self, lost: UpstreamSink) -> bool:
+        """Whether it may be sent again: that was stale (RFC 9112 §9.3.1), or refused it."""
+        if self.framing.has_body:
+            return False
+        return lost.was_refused or (lost.is_reused and self.head.method in _SAFE)
 
     @property
     def expects_continue(self) -> bool:
@@ -117,7 +117,7 @@ class RequestSide:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for data in waiting:
-                upstream.write(data)
+                self._give(upstream, data)
             self._client.resume_reading(Reason.BODY_WAITS)
         if self.state is _RECEIVING:
             self._client.wake_after(self._services.limits.idle_seconds)
@@ -161,7 +161,7 @@ class RequestSide:
         """Body bytes, without framing."""
         self._record.received_bytes += len(data)
         if self.state is _RECEIVING:
-            self._pass_on(writer.chunk(data) if self.framing.kind is Kind.CHUNKED else data)
+            self._pass_on(data)
 
     def trailers(self, trailers: Headers) -> None:
         """What follows a chunked body, relayed but never merged into the head (D35)."""
@@ -169,16 +169,22 @@ class RequestSide:
 
     def ended(self) -> None:
         """The body is complete."""
-        if self.state is _RECEIVING and self.framing.kind is Kind.CHUNKED:
-            self._pass_on(writer.last_chunk(self._trailers))
+        if self.state is _RECEIVING:
+            self._pass_on(None)
         self._step(RequestState.ENDED)
 
-    def _pass_on(self, data: bytes) -> None:
+    def _pass_on(self, data: bytes | None) -> None:
         if self._upstream is not None:
-            self._upstream.write(data)
+            self._give(self._upstream, data)
         else:
             self._waiting.append(data)
             self._client.pause_reading(Reason.BODY_WAITS)
+
+    def _give(self, upstream: UpstreamSink, data: bytes | None) -> None:
+        if data is None:
+            upstream.end(self._trailers)
+        else:
+            upstream.body(data)
 
     def _step(self, state: RequestState) -> None:
         if state not in _STEPS[self.state]:

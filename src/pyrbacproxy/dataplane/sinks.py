@@ -5,6 +5,7 @@ from typing import Protocol, TypeAlias
 
 from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.response_state import ResponseState
+from pyrbacproxy.http1.framing import Framing
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.http1.response import Response
@@ -71,19 +72,31 @@ class ClientSink(Protocol):
 
 
 class UpstreamSink(Protocol):
-    """One upstream connection that is the exchange's alone until it has answered."""
+    """What carries one request upstream, and its answer back; the exchange's alone until then.
+
+    A connection of HTTP/1.1, or a stream of HTTP/2.
+    """
 
     @property
     def is_reused(self) -> bool:
         """Whether an exchange was served on it before: it may have gone stale."""
         ...
 
-    def begin(self, user: "UpstreamUser", *, method: bytes, head: bytes) -> None:
-        """Send a request head; the answer is told to `user`."""
+    @property
+    def was_refused(self) -> bool:
+        """Whether it is lost and the upstream did nothing with the request (RFC 9113 §8.7)."""
         ...
 
-    def write(self, data: bytes) -> None:
-        """Send body bytes, framed already."""
+    def begin(self, user: "UpstreamUser", method: bytes, head: bytes, framing: Framing) -> None:
+        """Send a request head, as HTTP/1.1 writes it; the answer is told to `user`."""
+        ...
+
+    def body(self, data: bytes) -> None:
+        """Send some of the body, without framing; not empty."""
+        ...
+
+    def end(self, trailers: Headers | None) -> None:
+        """The body is complete; not told where `framing` says that there is none."""
         ...
 
     def pause_reading(self) -> None:
@@ -95,7 +108,7 @@ class UpstreamSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Drop the connection at once; nothing is told any more."""
+        """Drop it at once; nothing is told any more."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The `asyncio.Protocol` towards the upstream, and the connector over the pool."""
+"""Where requests go, and the connector: HTTP/1.1 connections on demand, over the pool."""
 
 import asyncio
 import contextlib
@@ -6,25 +6,15 @@ import logging
 import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import cast
 
-from pyrbacproxy.dataplane.deadline import Deadline, StallWatch
 from pyrbacproxy.dataplane.dial import Dialler
 from pyrbacproxy.dataplane.heads import Destination
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.pool import Pool
 from pyrbacproxy.dataplane.sinks import UpstreamUser
+from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection
 from pyrbacproxy.egress_proxy import ProxyAddress
-from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.http1.framing import Kind
-from pyrbacproxy.http1.parser import (
-    END,
-    InterimReceived,
-    KnownResponses,
-    ResponseEvent,
-    ResponseParser,
-    ResponseReceived,
-)
+from pyrbacproxy.http1.parser import KnownResponses, ResponseReceived
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,223 +54,6 @@ def destination(settings: UpstreamSettings) -> Destination:
         absolute_prefix=b"http://" + authority,
         proxy_authorization=proxy.authorization.encode(),
     )
-
-
-class UpstreamConnection(asyncio.Protocol):
-    """One connection: an `UpstreamSink` while an exchange has it, else idle or closed."""
-
-    __slots__ = (
-        "_connector",
-        "_idle",
-        "_is_persistent",
-        "_method",
-        "_parser",
-        "_stall",
-        "_transport",
-        "_user",
-        "is_reused",
-    )
-
-    def __init__(self, connector: "Connector") -> None:
-        limits = connector.limits
-        loop = connector.loop
-        self._connector = connector
-        self._transport: asyncio.Transport | None = None
-        self._user: UpstreamUser | None = None
-        # Made when a response needs one.
-        self._parser: ResponseParser | None = None
-        self._is_persistent = False
-        self._method = b""
-        self.is_reused = False
-        self._idle = Deadline(loop, self.close)
-        self._stall = StallWatch(
-            loop,
-            limits.write_stall_seconds,
-            pending_bytes=self._pending_bytes,
-            stalled=self._stalled,
-        )
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, TLS handshake included."""
-        tcp = cast("asyncio.Transport", transport)
-        tcp.set_write_buffer_limits(self._connector.limits.write_high_water_bytes)
-        self._transport = tcp
-
-    def data_received(self, data: bytes) -> None:
-        """Some of a response."""
-        user = self._user
-        if user is None:
-            # Bytes that nobody asked for would be the next exchange's answer.
-            self.close()
-            return
-        if self._parser is None:
-            if self._takes_whole(user, data):
-                return
-            self._parser = self._new_parser()
-        try:
-            events = self._parser.feed(data)
-        except RemoteProtocolError:
-            self._lose("upstream broke HTTP")
-            return
-        parser = self._parser
-        self._tell(user, events)
-        if self._user is user and parser.fault is not None:
-            self._lose("upstream broke HTTP")
-
-    def eof_received(self) -> None:
-        """The upstream ended its sending: the transport closes, as nothing can follow."""
-        user = self._user
-        if user is None:
-            # The usual end of an idle one: nobody may be given it any more.
-            self.close()
-            return
-        parser = self._parser or self._new_parser()
-        try:
-            events = parser.feed_eof()
-        except RemoteProtocolError:
-            self._lose("upstream closed early")
-            return
-        self._tell(user, events)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Closed, by whomever."""
-        self._transport = None
-        self._idle.cancel()
-        self._stall.cancel()
-        self._connector.forget(self)
-        if self._user is not None:
-            self._lose("upstream closed early" if exc is None else "upstream connection lost")
-
-    def pause_writing(self) -> None:
-        """The write buffer is over its mark."""
-        self._stall.start()
-        if self._user is not None:
-            self._user.upstream_paused()
-
-    def resume_writing(self) -> None:
-        """The write buffer is low again."""
-        self._stall.stop()
-        if self._user is not None:
-            self._user.upstream_resumed()
-
-    # UpstreamSink
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it may be used."""
-        return self._transport is not None and not self._transport.is_closing()
-
-    def begin(self, user: UpstreamUser, *, method: bytes, head: bytes) -> None:
-        """Send a request head; the answer is told to `user`."""
-        self._idle.clear()
-        self._user = user
-        self._method = method
-        if self._transport is not None:
-            self._transport.write(head)
-
-    def write(self, data: bytes) -> None:
-        """Send bytes; on a lost connection they vanish, and the loss is told."""
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def pause_reading(self) -> None:
-        """Stop reading the answer."""
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Go on reading it."""
-        if self._transport is not None:
-            self._transport.resume_reading()
-
-    def close(self) -> None:
-        """Drop the connection at once; nothing is told any more."""
-        self._user = None
-        self._parser = None
-        self._connector.forget(self)
-        if self._transport is not None:
-            self._transport.abort()
-
-    def rest(self, seconds: float) -> None:
-        """Be idle for at most so long."""
-        self._idle.set(seconds)
-
-    # The answer
-
-    def _takes_whole(self, user: UpstreamUser, data: bytes) -> bool:
-        """The usual answer, a known head and all of its body in one read, needs no parser."""
-        end = data.find(b"\r\n\r\n") + 4
-        received = self._connector.known_responses.get(data[:end])
-        if (
-            received is None
-            or self._method == b"HEAD"
-            or received.framing.kind is not Kind.LENGTH
-            or len(data) != end + received.framing.length
-        ):
-            return False
-        self._respond(user, received)
-        if self._user is user:
-            if received.framing.length:
-                user.response_side.body(memoryview(data)[end:])
-            self._end(user)
-        return True
-
-    def _respond(self, user: UpstreamUser, received: ResponseReceived) -> None:
-        # A body that lasts until the close leaves nothing to keep.
-        is_bounded = received.framing.kind is not Kind.UNTIL_CLOSE
-        self._is_persistent = is_bounded and self._connector.is_persistent(received)
-        user.response(received)
-
-    def _tell(self, user: UpstreamUser, events: list[ResponseEvent]) -> None:
-        """Hand events on until the exchange drops us."""
-        response = user.response_side
-        for event in events:
-            if isinstance(event, bytes):
-                response.body(event)
-            elif event is END:
-                self._end(user)
-            elif isinstance(event, ResponseReceived):
-                self._respond(user, event)
-            elif isinstance(event, InterimReceived):
-                user.interim(event.head)
-            else:
-                response.trailers(event.headers)
-            if self._user is not user:
-                return
-        response.flush()
-
-    def _end(self, user: UpstreamUser) -> None:
-        """The response is complete: keep the connection if nothing speaks against it."""
-        parser, self._parser, self._user = self._parser, None, None
-        is_clean = (parser is None or not parser.leftover) and user.is_request_ended
-        if is_clean and self._is_persistent and self.is_open:
-            self.is_reused = True
-            self._connector.take_back(self)
-        else:
-            self.close()
-        user.response_ended()
-
-    def _lose(self, failure: str) -> None:
-        user = self._user
-        self.close()
-        if user is not None:
-            user.upstream_lost(failure)
-
-    def _new_parser(self) -> ResponseParser:
-        connector = self._connector
-        return ResponseParser(
-            request_method=self._method,
-            max_head_bytes=connector.limits.max_header_bytes,
-            known=connector.known_responses,
-        )
-
-    def _pending_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def _stalled(self) -> None:
-        self._lose("upstream stopped reading")
 
 
 class Connector:
