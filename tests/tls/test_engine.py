@@ -43,6 +43,8 @@ def test_both_sides_understand_each_other(version: int) -> None:
         server.send(said)
         assert client.hear(b"".join(server.outgoing())) == said
         assert server.outgoing() == []
+        assert client.hear(b"".join(server.sealed(said))) == said
+        assert server.outgoing() == []
     assert not server.is_peer_closed
 
 
@@ -96,12 +98,23 @@ def test_several_answers_go_out_together() -> None:
     assert client.hear(b"".join(server.outgoing())) == b"head" + b"body" * 50_000 + b"end"
 
 
+def test_what_is_sealed_leaves_behind_what_was_due_before() -> None:
+    client, server = connected()
+    assert server.sealed(b"") == []
+    server.send(b"first")
+    assert client.hear(b"".join(server.sealed(b"second"))) == b"firstsecond"
+    assert client.hear(b"".join(server.sealed(b"third"))) == b"third"
+
+
 def test_nothing_is_said_after_the_end() -> None:
     _, server = connected()
     server.shutdown()
+    server.outgoing()
     for size in (1, 1_000_000):
         with pytest.raises(TlsError):
             server.send(b"x" * size)
+        with pytest.raises(TlsError):
+            server.sealed(b"x" * size)
 
 
 def test_a_long_chain_goes_out_whole() -> None:

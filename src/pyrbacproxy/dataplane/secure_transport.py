@@ -93,6 +93,9 @@ class SecureTransport(ClientTransport):
         """Encrypt and send."""
         if self._transport is not None:
             engine = self._engine
+            if len(pieces) == 1:
+                self._transport.writelines(engine.sealed(pieces[0]))
+                return
             for piece in pieces:
                 engine.send(piece)
             self._transport.writelines(engine.outgoing())
