@@ -382,6 +382,7 @@ def test_a_lost_connection_takes_everything_along() -> None:
 
 def test_an_idle_connection_drains_at_once_a_running_one_after_its_answer() -> None:
     idle = Talk()
+    idle.down.data_received(DENY)
     idle.down.drain()
     assert idle.transport.done == ["close"]
     talk = Talk()
@@ -391,6 +392,19 @@ def test_an_idle_connection_drains_at_once_a_running_one_after_its_answer() -> N
     talk.answer()
     assert b"Connection: close" in talk.hear()
     assert talk.transport.done == ["close"]
+
+
+def test_a_new_connection_has_a_while_to_ask_before_it_drains() -> None:
+    silent, talk = Talk(), Talk()
+    for each in (silent, talk):
+        each.down.drain()
+        each.loop.advance(4.9)
+        assert each.transport.done == []
+    talk.down.data_received(DENY)
+    assert b"Connection: close" in talk.hear()
+    assert talk.transport.done == ["close"]
+    silent.loop.advance(0.2)
+    assert silent.transport.done == ["close"]
 
 
 def test_a_head_that_has_begun_may_come_to_its_end() -> None:

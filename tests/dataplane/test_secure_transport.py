@@ -98,10 +98,15 @@ def test_a_late_handshake_is_cut() -> None:
     assert talk.tcp.done == ["abort"]
 
 
-def test_a_handshake_is_nothing_to_drain() -> None:
-    talk = Talk()
+def test_who_is_shaking_hands_may_still_ask_before_the_drain() -> None:
+    silent, talk = Talk(), Talk()
+    silent.secure.drain()
+    silent.loop.advance(5)
+    assert silent.tcp.done == ["abort"]
     talk.secure.drain()
-    assert talk.tcp.done == ["abort"]
+    talk.shake_hands()
+    assert talk.tcp.done == []
+    assert talk.inner.told == ["drain"]
     talk = Talk().shake_hands()
     talk.secure.drain()
     assert talk.inner.told == ["drain"]

@@ -158,8 +158,7 @@ class Downstream:
     def drain(self) -> None:
         """Finish what is running, then close."""
         self._is_draining = True
-        if self._exchange is None and not self._queue and not self._queue.has_begun_head:
-            self._close()
+        self._advance()
 
     # sinks.ClientSink
 
@@ -263,6 +262,8 @@ class Downstream:
                 # Once for each head, not for each byte of it (FR58).
                 self._is_in_head = True
                 self._deadline.set(limits.read_header_seconds)
+        elif self._is_draining and not (self._decisions.has_opened or self._has_ended):
+            self._deadline.set(limits.first_request_seconds)
         elif self.must_close:
             self._close()
         else:
@@ -278,9 +279,8 @@ class Downstream:
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a head that is none; nothing after it is served."""
         services, response = self._services, refusal(fault.status)
-        self._transport.write(
-            writer.whole(response, date=services.date(), is_head=False, close=True)
-        )
+        last = writer.whole(response, date=services.date(), is_head=False, close=True)
+        self._transport.write(last)
         services.observe(_malformed(self._peer(), response.status, services.clock()))
         self._linger()
 

@@ -36,6 +36,9 @@ class Limits:
     max_drained_bytes: int = 262_144
     # And if it comes within this time.
     drain_seconds: float = 5.0
+    # A connection that has asked for nothing yet when we stop has this long to do so, as with Go's
+    # server: its request may be on the way already.
+    first_request_seconds: float = 5.0
     # How long we swallow what a client still sends after our last word: closing at once would
     # reset the answer away.
     linger_seconds: float = 1.0

@@ -42,6 +42,7 @@ class SecureTransport(ClientTransport):
         self._engine = ServerEngine(context())
         self._on_handshake = on_handshake
         self._is_handshaking = True
+        self._is_draining = False
         self._handshake = Deadline(loop, self._handshake_is_late)
 
     def peer_chain(self) -> tuple[bytes, ...]:
@@ -76,6 +77,8 @@ class SecureTransport(ClientTransport):
             self._handshake.cancel()
             self._tell_handshake(engine.version)
             inner = self._inner = self._make_inner(self)
+            if self._is_draining:
+                inner.drain()
         if plaintext:
             inner.data_received(plaintext)
         if engine.is_peer_closed:
@@ -106,11 +109,11 @@ class SecureTransport(ClientTransport):
             self._shut(self._transport)
 
     def drain(self) -> None:
-        """Finish what is running, then close; a handshake is nothing to finish."""
+        """Finish what is running, then close; who is shaking hands is about to ask."""
+        self._is_draining = True
         if self._inner is None:
-            self.abort()
-        else:
-            self._inner.drain()
+            self._handshake.set(self._limits.first_request_seconds)
+        super().drain()
 
     def _connected(self) -> None:
         self._handshake.set(self._limits.handshake_seconds)
