@@ -17,7 +17,8 @@ from pyrbacproxy.authz.attributes import (
 from pyrbacproxy.authz.authorizer import UnionAuthorizer
 from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
-from pyrbacproxy.authz.template import literal, parse
+from pyrbacproxy.authz.template import literal
+from pyrbacproxy.authz.template_parser import parse
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.peer import ClientCertificate, Peer

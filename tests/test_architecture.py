@@ -56,8 +56,8 @@ ALLOWED: dict[str, str] = {
     "config.forwarding": "config.findings config.options config.upstream_url config.values "
     "dataplane.upstream egress_proxy tls.contexts tls.upstream_context tls.watched_files",
     "config.yaml_tree": "config.findings",
-    "config.authz_file": "authz.attributes authz.static authz.template config.findings "
-    "config.yaml_tree",
+    "config.authz_file": "authz.attributes authz.static authz.template authz.template_parser "
+    "authz.template_tokens config.findings config.yaml_tree",
     "config.pages": "admin.status config.findings config.flag_table config.flag_text "
     "config.options config.values config.version",
     "config.settings": "access admin.status authn.identity_headers authz.attributes authz.static "
@@ -132,6 +132,11 @@ ALLOWED: dict[str, str] = {
     "authz.subject_access_review": "authz.attributes authz.authorizer reviews",
     "authz.paths": "",
     "authz.template": "",
+    "authz.template_tokens": "",
+    "authz.template_literals": "",
+    "authz.template_functions": "authz.template",
+    "authz.template_format": "authz.template",
+    "authz.template_parser": "authz.template authz.template_*",
     "kube.ttl_cache": "",
     "kube.review_codec": "reviews user",
     "kube.attempt": "reviews",

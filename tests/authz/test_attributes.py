@@ -10,7 +10,8 @@ from pyrbacproxy.authz.attributes import (
     Rewrites,
     describe,
 )
-from pyrbacproxy.authz.template import literal, parse
+from pyrbacproxy.authz.template import literal
+from pyrbacproxy.authz.template_parser import parse
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
 from pyrbacproxy.user import UserInfo
@@ -183,3 +184,12 @@ def test_described_without_path_namespace_and_name() -> None:
     assert describe(pods("secret")) == "(user=alice, verb=get, resource=pods, subresource=log)"
     path = Attributes(ALICE, NonResourceAttributes("*", "/secret"))
     assert describe(path) == "(user=alice, verb=*, resource=, subresource=)"
+
+
+@pytest.mark.parametrize("value", [b"", b"a", b"abc&v=a"])
+def test_dec_d3_a_template_that_fails_on_a_value_leaves_nothing_to_check(value: bytes) -> None:
+    """An empty namespace means all: the original would check that."""
+    templates = ResourceTemplates(parse("{{ slice .Value 0 2 }}"), *[literal("x")] * 5)
+    settings = AttributeSettings((templates,), Rewrites("v"))
+    assert len(attributes(settings, b"/?v=abc")) == 1
+    assert attributes(settings, b"/?v=" + value) == ()

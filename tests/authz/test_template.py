@@ -1,70 +1,112 @@
-"""Rewrite templates: the value's place, blanks, trim markers; the rest is a named error."""
+"""What a parsed template does with a value; how it is parsed is the parser's test."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pyrbacproxy.authz.template import Template, TemplateError, literal, parse
+from pyrbacproxy.authz.template import (
+    MOST_BYTES,
+    Branch,
+    Call,
+    Choice,
+    Constant,
+    FirstOf,
+    Part,
+    RenderError,
+    RewriteValue,
+    Show,
+    Store,
+    Template,
+    Text,
+    Variable,
+    encoded,
+    literal,
+    shown,
+)
 
-RENDERED = [
-    ("", ""),
-    ("plain", "plain"),
-    ("{{ .Value }}", "V"),
-    ("{{.Value}}", "V"),
-    ("{{\t.Value\n}}", "V"),
-    ("ns-{{ .Value }}", "ns-V"),
-    ("{{ .Value }}/{{ .Value }}", "V/V"),
-    ("a {{- .Value -}} s", "aVs"),
-    ("a \t\r\n{{- .Value }} s", "aV s"),
-    ("a {{ .Value -}}\n s", "a Vs"),
-    ("{{ .Value -}}  {{- .Value }}", "VV"),
-    ("{{ .Value -}} x {{ .Value }}", "Vx V"),
-    ("}} { {", "}} { {"),
-]
-
-REFUSED = [
-    ("{{ .Missing }}", 0, "{{ .Missing }}"),
-    ("ns-{{ printf .Value }}", 3, "{{ printf .Value }}"),
-    ("{{ .Value }}{{ .Value", 12, "{{ .Value"),
-    ("{{ value }}", 0, "{{ value }}"),
-    ("{{}}", 0, "{{}}"),
-    ("{{-.Value}}", 0, "{{-.Value}}"),
-    ("{{.Value-}}", 0, "{{.Value-}}"),
-    ("{{ .Value.x }}", 0, "{{ .Value.x }}"),
-    ("{{/* comment */}}", 0, "{{/* comment */}}"),
-    ("{{{ .Value }}}", 0, "{{{ .Value }}"),
-    ('{{ if eq .Value "a" }}b{{ end }}', 0, '{{ if eq .Value "a" }}'),
-]
+VALUE = RewriteValue()
+FAILS = Call(lambda _: fail(), ())
 
 
-@pytest.mark.parametrize(("text", "rendered"), RENDERED)
-def test_render(text: str, rendered: str) -> None:
-    assert parse(text).render("V") == rendered
+def fail() -> bytes:
+    raise RenderError("it fails")
 
 
-@pytest.mark.parametrize(("text", "position", "action"), REFUSED)
-def test_dec_d3_what_is_not_understood_is_named_with_its_place(
-    text: str, position: int, action: str
-) -> None:
-    with pytest.raises(TemplateError) as caught:
-        parse(text)
-    assert (caught.value.position, caught.value.text) == (position, action)
-    assert repr(action) in str(caught.value)
-    assert f"character {position + 1}" in str(caught.value)
+def rendered(*parts: Part, value: str = "V") -> str:
+    return Template(parts, 2).render(value)
 
 
-@pytest.mark.parametrize("text", ["{{ .Value }}", "{{ nonsense"])
+@pytest.mark.parametrize("text", ["{{ .Value }}", "{{ nonsense", "", "ä"])
 def test_literal_text_means_nothing(text: str) -> None:
     assert literal(text).render("V") == text
 
 
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    assert encoded("a\ud800") == b"a?"
+
+
 @pytest.mark.parametrize(
-    "value", ["{{.Value}}", "{0.__class__}", "%(x)s", "${x}", "a/b", "a" * 10240]
+    ("value", "text"), [(b"x", b"x"), (True, b"true"), (False, b"false"), (-7, b"-7")]
 )
-def test_fr45_a_value_is_never_evaluated(value: str) -> None:
-    assert parse("<{{ .Value }}>").render(value) == f"<{value}>"
+def test_values_are_shown_as_go_prints_them(value: bytes | int, text: bytes) -> None:
+    assert shown(value) == text
 
 
-@given(st.text())
-def test_text_without_braces_stays_as_it_is(text: str) -> None:
-    assert parse(text.replace("{{", "")) == Template((text.replace("{{", ""),))
+def test_parts_are_written_in_order() -> None:
+    assert rendered(Text(b"<"), Show(VALUE), Text(b">"), Show(Constant(3))) == "<V>3"
+
+
+def test_what_is_stored_is_not_written() -> None:
+    assert rendered(Store(1, VALUE), Text(b"-"), Show(Variable(1))) == "-V"
+
+
+@pytest.mark.parametrize("value", ["\udc80x", "\udce9\udc00".removesuffix("\udc00"), "é"])
+def test_bytes_that_are_no_utf8_go_through(value: str) -> None:
+    assert rendered(Show(VALUE), value=value) == value
+
+
+def test_the_first_branch_that_is_not_empty_is_taken() -> None:
+    choice = Choice(
+        (
+            Branch(Constant(0), (), (Text(b"no"),)),
+            Branch(VALUE, (0, 1), (Show(Variable(0)), Show(Variable(1)))),
+            Branch(FAILS, (), ()),
+        ),
+        (Text(b"else"),),
+    )
+    assert rendered(choice) == "VV"
+
+
+def test_else_when_no_branch_is() -> None:
+    assert rendered(Choice((Branch(VALUE, (), ()),), (Text(b"else"),)), value="") == "else"
+
+
+@pytest.mark.parametrize(
+    ("is_or", "arguments", "expected"),
+    [
+        (True, (Constant(b""), VALUE, FAILS), "V"),
+        (True, (Constant(b""), Constant(0)), "0"),
+        (False, (VALUE, Constant(0), FAILS), "0"),
+        (False, (VALUE, Constant(7)), "7"),
+        (False, (VALUE,), "V"),
+    ],
+)
+def test_and_and_or_look_no_further_than_needed(
+    *, is_or: bool, arguments: tuple[Constant, ...], expected: str
+) -> None:
+    assert rendered(Show(FirstOf(is_or, arguments))) == expected
+
+
+def test_what_is_piped_into_them_is_looked_at_anyway() -> None:
+    with pytest.raises(RenderError):
+        rendered(Show(FirstOf(is_or=True, arguments=(VALUE, FAILS), is_piped=True)))
+    assert rendered(Show(FirstOf(is_or=False, arguments=(VALUE, VALUE), is_piped=True))) == "V"
+
+
+def test_no_text_grows_beyond_its_bound() -> None:
+    half = Call(lambda _: b"x" * MOST_BYTES, ())
+    assert len(rendered(Show(half))) == MOST_BYTES
+    for parts in (
+        (Show(half), Text(b"x")),
+        (Store(0, Call(lambda _: b"x" * (MOST_BYTES + 1), ())),),
+    ):
+        with pytest.raises(RenderError, match="65536"):
+            rendered(*parts)

@@ -6,7 +6,8 @@ import pytest
 
 from pyrbacproxy.authz.attributes import AttributeSettings, ResourceTemplates, Rewrites
 from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.authz.template import literal, parse
+from pyrbacproxy.authz.template import literal
+from pyrbacproxy.authz.template_parser import parse
 from pyrbacproxy.config.authz_file import AuthorizationFile, read
 from pyrbacproxy.config.findings import Findings
 
@@ -299,7 +300,26 @@ def test_dec_d3_a_bad_template_names_file_line_and_key() -> None:
         "    namespace: '{{ .Value'\n"
     )
     place = "--config-file /etc/a.yaml, line 4: authorization.resourceAttributes.namespace"
-    assert problem.startswith(f"{place}: bad template")
+    assert problem.startswith(f"{place}: bad template: line 1, column 1: {{{{ without }}}}")
+
+
+REWRITTEN = "authorization: {{rewrites: {{}}, resourceAttributes: {{{}: '{{{{ .Valeu }}}}'}}}}"
+
+
+@pytest.mark.parametrize("key", ["namespace", "Namespace"])
+def test_dec_d3_a_namespace_that_is_always_empty_ends_the_start(key: str) -> None:
+    (problem,) = problems(REWRITTEN.format(key))
+    assert f"authorization.resourceAttributes.{key}: would be empty" in problem
+    assert problem.endswith("line 1, column 4: there is no field .Valeu, only .Value")
+
+
+def test_another_field_that_is_always_empty_is_warned_about() -> None:
+    findings = Findings()
+    file = read(REWRITTEN.format("subresource").encode(), "f", findings)
+    (warning,) = findings.warnings
+    assert "authorization.resourceAttributes.subresource: always empty: line 1" in warning
+    assert not findings.problems
+    assert file.attributes.resources[0].subresource.render("x") == ""
 
 
 def test_all_problems_are_told() -> None:

@@ -254,9 +254,9 @@ DOCUMENTS: dict[str, tuple[str, list[str]]] = {
         """
         authorization:
           rewrites: {byQueryParameter: {name: n}}
-          resourceAttributes: {namespace: "{{ .Value", name: "{{ .Other }}"}
+          resourceAttributes: {namespace: "{{ .Value", name: "{{ other }}"}
         """,
-        ["namespace", "{{ .Value", "name", "{{ .Other }}"],
+        ["namespace: bad template: line 1, column 1", "name: bad template", "other"],
     ),
 }
 

@@ -9,7 +9,7 @@ as it was checked, so a query or a header that could be read in two ways yields 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyrbacproxy.authz.template import Template
+from pyrbacproxy.authz.template import RenderError, Template
 from pyrbacproxy.http1.head import Headers, RequestHead, folded
 from pyrbacproxy.http1.target import Target, has_encoded_separator, parse_query
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
@@ -93,19 +93,23 @@ class AttributeSource:
     def attributes(
         self, head: RequestHead, target: Target, user: UserInfo
     ) -> tuple[Attributes, ...]:
-        """What must all be allowed; empty when the request lacks a rewrite value, or its query or
-        its rewrite header is doubtful.
+        """What must all be allowed; empty when the request lacks a rewrite value, its query or its
+        rewrite header is doubtful, or a template fails on a value.
         """
         verb = _VERBS.get(head.method, _OTHER_VERB)
         if not self._resources:
             is_exact = not has_encoded_separator(target.raw_path)
             return (Attributes(user, NonResourceAttributes(verb, target.path), is_exact),)
         values = self._values(head, target) if self._is_rewritten else ("",)
-        return tuple(
-            Attributes(user, _filled(templates, verb, value))
-            for value in values
-            for templates in self._resources
-        )
+        try:
+            return tuple(
+                Attributes(user, _filled(templates, verb, value))
+                for value in values
+                for templates in self._resources
+            )
+        except RenderError:
+            # The original would check an empty field, which for most of them means any.
+            return ()
 
     def without_header(self, trailers: Headers) -> Headers:
         """The trailers without any spelling of the rewrite header: nobody checked what they say."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pyrbacproxy.authz.attributes import AttributeSettings, ResourceTemplates, Rewrites
 from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.authz.template import Template, TemplateError, literal, parse
+from pyrbacproxy.authz.template import Template, literal
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.yaml_tree import Entry, NotYamlError, Tree
 
@@ -90,13 +90,7 @@ def _resource(tree: Tree, entry: Entry, *, has_rewrites: bool) -> ResourceTempla
 
     def template(key: str) -> Template:
         text = tree.text(fields.get(key))
-        if not has_rewrites:
-            return literal(text)
-        try:
-            return parse(text)
-        except TemplateError as error:
-            tree.problem(fields[key], f"bad template: {error}")
-            return literal("")
+        return _template(tree, fields[key], text) if has_rewrites and text else literal(text)
 
     return ResourceTemplates(
         namespace=template("namespace"),
@@ -106,6 +100,23 @@ def _resource(tree: Tree, entry: Entry, *, has_rewrites: bool) -> ResourceTempla
         subresource=template("subresource"),
         name=template("name"),
     )
+
+
+def _template(tree: Tree, entry: Entry, text: str) -> Template:
+    # Late: most proxies rewrite nothing.
+    from pyrbacproxy.authz.template_parser import parse  # noqa: PLC0415
+    from pyrbacproxy.authz.template_tokens import TemplateError  # noqa: PLC0415
+
+    try:
+        template = parse(text)
+    except TemplateError as error:
+        tree.problem(entry, f"bad template: {error}")
+        return literal("")
+    if template.flaw and entry.key.casefold().endswith("namespace"):
+        tree.problem(entry, f"would be empty, which means every namespace: {template.flaw}")
+    elif template.flaw:
+        tree.warn(entry, f"always empty: {template.flaw}")
+    return template
 
 
 def _rule(tree: Tree, entry: Entry, *, has_resources: bool) -> StaticRule:
