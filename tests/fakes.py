@@ -1,6 +1,7 @@
 """Stand-ins for the world, shared by the tests."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
@@ -103,6 +104,8 @@ class TapeTransport(asyncio.Transport):
         self.written = b""
         self.done: list[str] = []
         self.pending_bytes = 0
+        self.knows_eof = True
+        self.protocol: asyncio.BaseProtocol | None = None
         self._is_closing = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -111,17 +114,26 @@ class TapeTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
-    def setsockopt(self, *_: object) -> None:
-        self.done.append("reset on close")
+    def setsockopt(self, _: int, option: int, __: object) -> None:
+        if option == socket.SO_LINGER:
+            self.done.append("reset on close")
+        elif option == socket.SO_KEEPALIVE:
+            self.done.append("probe")
 
     def get_write_buffer_size(self) -> int:
         return self.pending_bytes
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     def pause_reading(self) -> None:
         self.done.append("pause")
 
     def resume_reading(self) -> None:
         self.done.append("resume")
+
+    def can_write_eof(self) -> bool:
+        return self.knows_eof
 
     def write_eof(self) -> None:
         self.done.append("eof")

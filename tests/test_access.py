@@ -103,18 +103,30 @@ def test_dec_d27_no_path_is_400_and_close(method: bytes) -> None:
     assert (verdict.response.status, verdict.response.must_close, reviews) == (400, True, [])
 
 
-@pytest.mark.parametrize("upgrade", [b"h2c", b"h2c, websocket", b"echo"])
 @pytest.mark.parametrize(
     "framing", [(b"Content-Length", b"38"), (b"Transfer-Encoding", b"chunked")]
 )
-def test_dec_d8_an_upgrade_with_a_body_is_400_and_close(
-    upgrade: bytes, framing: tuple[bytes, bytes]
-) -> None:
-    lines = ((b"Connection", b"Upgrade"), (b"Upgrade", upgrade), framing)
+def test_dec_d8_an_upgrade_with_a_body_is_asked_for(framing: tuple[bytes, bytes]) -> None:
+    lines = ((b"Connection", b"x, upgrade"), (b"Upgrade", b"echo"), framing)
     settings = AccessSettings(ignore_paths=("/*",))
-    verdict, _ = run(request(b"/x", *lines, method=b"POST"), settings=settings)
+    verdict = forwarded(run(request(b"/x", HOST, *lines, method=b"POST"), settings=settings))
+    asked = [(b"Connection", b"Upgrade"), (b"Upgrade", b"echo")]
+    for_ = (b"X-Forwarded-For", b"127.0.0.1")
+    assert verdict.head.headers == Headers([HOST, *asked, for_])
+
+
+def test_an_upgrade_to_an_unprintable_protocol_is_a_502_behind_the_checks() -> None:
+    lines = ((b"Connection", b"upgrade"), (b"Upgrade", b"\xe9cho"))
+    verdict, _ = run(request(b"/x", *lines))
     assert isinstance(verdict, Respond)
-    assert (verdict.response.status, verdict.response.must_close) == (400, True)
+    assert verdict.response.status == 401
+    verdict, reviews = run(request(b"/x", TOKEN, *lines), KNOWN, ALLOWED)
+    assert isinstance(verdict, Respond)
+    assert reviews == [ASKS_WHO, may("/x")]
+    assert (verdict.response.status, verdict.response.must_close) == (502, False)
+    assert verdict.decided.notes == (
+        Note(0, "An upgrade to an unprintable protocol", is_error=True),
+    )
 
 
 def test_dec_d8_an_upgrade_without_a_body_goes_on_as_plain_http() -> None:

@@ -73,11 +73,12 @@ ALLOWED: dict[str, str] = {
     "dataplane.limits": "",
     "dataplane.flow_control": "",
     "dataplane.pool": "",
-    "dataplane.exchange": "dataplane.heads dataplane.request_side "
-    "dataplane.response_state dataplane.services dataplane.sinks handler http1.* record",
+    "dataplane.exchange": "dataplane.request_side dataplane.response_state dataplane.services "
+    "dataplane.sinks dataplane.tunnel handler http1.* record",
     "dataplane.upstream": "dataplane.dial dataplane.heads dataplane.limits dataplane.pool "
     "dataplane.sinks dataplane.upstream_connection egress_proxy http1.parser",
     "dataplane.upstream_connection": "dataplane.deadline dataplane.limits dataplane.sinks "
+    "dataplane.switched_upstream "
     "http1.errors http1.framing http1.head http1.parser http1.writer",
     "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
     "tls.engine",
@@ -92,7 +93,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks http1.writer",
     "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
     "dataplane.request_side": "dataplane.flow_control dataplane.heads dataplane.services "
-    "dataplane.sinks http1.framing http1.head record",
+    "dataplane.sinks http1.forwarding http1.framing http1.head record",
     "dataplane.response_side": "dataplane.heads dataplane.response_state dataplane.services "
     "dataplane.sinks http1.forwarding http1.head http1.parser http1.response http1.writer record",
     "dataplane.decision_memory": "handler http1.head http1.parser peer record",
@@ -100,9 +101,13 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks handler http1.head "
     "record",
     "dataplane.response_state": "",
+    "dataplane.socket_options": "",
+    "dataplane.switched_upstream": "dataplane.deadline dataplane.limits dataplane.sinks "
+    "dataplane.socket_options",
+    "dataplane.tunnel": "dataplane.services dataplane.sinks record",
     "dataplane.sinks": "dataplane.flow_control dataplane.response_state http1.framing http1.head "
     "http1.parser http1.response record",
-    "dataplane.client_transport": "dataplane.deadline dataplane.limits",
+    "dataplane.client_transport": "dataplane.deadline dataplane.limits dataplane.socket_options",
     "dataplane.decisions": "dataplane.decision_memory dataplane.exchange dataplane.services "
     "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",
     "dataplane.peer_source": "peer tls.client_chain",
@@ -239,7 +244,7 @@ PURE = (
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
     "dataplane.heads dataplane.request_side dataplane.response_side dataplane.response_state "
-    "dataplane.services dataplane.sinks "
+    "dataplane.services dataplane.sinks dataplane.tunnel "
     "dataplane.peer_source dataplane.request_queue observe.metrics observe.gauges startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )

@@ -2,8 +2,8 @@
 Only it knows the order.
 
 Statuses and bodies are the original's (reference 3.8). Before the chain come the requests that are
-refused whoever sends them: no path (D27), an upgrade with a body (D8), an unclean path (D17, the
-redirect), an ambiguous one (D9). Every branch that forwards, ignored paths included, leaves by one
+refused whoever sends them: no path (D27), an unclean path (D17, the redirect), an ambiguous one
+(D9). Every branch that forwards, ignored paths included, leaves by one
 exit: hop-by-hop headers out, identity names and bearer credentials out, ours in (D5).
 """
 
@@ -40,12 +40,12 @@ _CONNECT = b"CONNECT"
 _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 _NO_PATH = text(400, "Bad Request. The target has no path.\n", must_close=True)
-_UPGRADE_WITH_BODY = text(400, "Bad Request. An upgrade with a body.\n", must_close=True)
 _AMBIGUOUS = text(400, "Bad Request. The path can be read in two ways.\n")
 _NOT_ALLOWED_PATH = text(404, "404 page not found\n")
 _NO_ATTRIBUTES = text(400, "Bad Request. The request or configuration is malformed.\n")
 _FORM_BODY = text(415, "Unsupported Media Type. A form body could contradict the query.\n")
 _NO_TUNNEL = text(405, "Method Not Allowed\n", must_close=True)
+_UNPRINTABLE_UPGRADE = Response(502)
 
 # What is known of a path is a function of the path alone; this bounds how many are remembered, and
 # how long ones.
@@ -112,8 +112,6 @@ class Access:
         head, target = request.head, request.target
         if target.form is Form.ASTERISK:
             return refused(_NO_PATH)
-        if forwarding.announced_upgrade(head) is not None and _announces_body(head):
-            return refused(_UPGRADE_WITH_BODY)
         # CONNECT is never redirected nor forwarded, so how its target reads does not matter
         # (reference 3.0).
         is_connect = head.method == _CONNECT
@@ -176,11 +174,14 @@ class Access:
         if head.method == _CONNECT:
             decided.outcome = Outcome.REFUSED
             return Respond(_NO_TUNNEL, decided)
+        if forwarding.has_unprintable_upgrade(head.headers):
+            decided.notes = (note(0, "An upgrade to an unprintable protocol", is_error=True),)
+            return Respond(_UNPRINTABLE_UPGRADE, decided)
         target = request.target
         headers = forwarding.request_headers(
             head.headers,
             peer_address=request.peer.address,
-            keeps_upgrade=False,
+            keeps_upgrade=forwarding.upgrade_of(head) is not None,
             authority=target.authority,
         )
         headers = self._identity.strip(headers, keeps_bearer=keeps_bearer)

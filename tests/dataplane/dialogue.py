@@ -11,7 +11,7 @@ from pyrbacproxy.dataplane.heads import Destination, Heads
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Piece, UpstreamUser
+from pyrbacproxy.dataplane.sinks import Ending, Piece, Released, SideUser, UpstreamUser
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
 from pyrbacproxy.http1.framing import NO_BODY, Framing, Kind
 from pyrbacproxy.http1.head import Headers, RequestHead
@@ -25,6 +25,8 @@ DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
 ALLOWED = Decided(Outcome.ALLOWED, "alice", "token", "static")
 UNAUTHORIZED = Respond(text(401, "Unauthorized\n"), Decided(Outcome.UNAUTHENTICATED))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+UPGRADE = ((b"Connection", b"upgrade"), (b"Upgrade", b"Echo"))
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -39,6 +41,66 @@ def received(raw: bytes, method: bytes = b"GET") -> ResponseReceived:
     return event
 
 
+class SideTape:
+    """A `sinks.Side`: what it was sent, and all else in order. `can_end`: may be half closed."""
+
+    def __init__(self, *, can_end: bool = True) -> None:
+        self.sent = b""
+        self.done: list[str] = []
+        self.user: SideUser | None = None
+        self.can_end = can_end
+
+    def serve(self, user: SideUser) -> None:
+        self.user = user
+
+    def write(self, *pieces: Piece) -> None:
+        self.sent += b"".join(pieces)
+
+    def pause_reading(self) -> None:
+        self.done.append("pause")
+
+    def resume_reading(self) -> None:
+        self.done.append("resume")
+
+    def end_sending(self) -> bool:
+        self.done.append("end")
+        return self.can_end
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def cut(self) -> None:
+        self.done.append("cut")
+
+
+class UserTape:
+    """A `sinks.SideUser` that notes what it is told."""
+
+    def __init__(self, *, stays_open: bool = True) -> None:
+        self.heard = b""
+        self.told: list[str] = []
+        self.stays_open = stays_open
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+
+    def eof_received(self) -> bool:
+        self.told.append("end")
+        return self.stays_open
+
+    def connection_lost(self, failure: str = "") -> None:
+        self.told.append(f"lost {failure}")
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+    def drain(self) -> None:
+        self.told.append("drain")
+
+
 class ClientTape:
     """A `ClientSink`: what the client was sent, and all else in order."""
 
@@ -48,6 +110,8 @@ class ClientTape:
         self.wakes: list[float] = []
         self.is_write_paused = False
         self.must_close = False
+        self.side = SideTape()
+        self.released = Released(self.side)
         self.services: Services | None = None
 
     def response_side(self, record: ExchangeRecord, request: RequestHead) -> ResponseSide:
@@ -64,6 +128,10 @@ class ClientTape:
 
     def wake_after(self, seconds: float) -> None:
         self.wakes.append(seconds)
+
+    def release(self) -> Released:
+        self.done.append("release")
+        return self.released
 
     def finished(self, ending: Ending) -> None:
         self.done.append(ending)
@@ -84,6 +152,8 @@ class UpstreamTape:
         self.done: list[str] = []
         self.method = b""
         self.trailers: Headers | None = None
+        self.side = SideTape()
+        self.released = Released(self.side)
 
     def begin(self, user: UpstreamUser, method: bytes, head: bytes, framing: Framing) -> None:
         del user, framing
@@ -102,6 +172,10 @@ class UpstreamTape:
 
     def resume_reading(self) -> None:
         self.done.append("resume")
+
+    def release(self) -> Released:
+        self.done.append("release")
+        return self.released
 
     def close(self) -> None:
         self.done.append("close")

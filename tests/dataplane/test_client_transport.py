@@ -1,5 +1,6 @@
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.limits import Limits
+from tests.dataplane.dialogue import UserTape
 from tests.fakes import ManualLoop, TapeTransport
 
 
@@ -161,3 +162,23 @@ def test_draining_is_the_inner_sides_business() -> None:
     assert talk.inner.told == ["drain"]
     talk.client.abort()
     assert talk.tcp.done == ["abort"]
+
+
+def test_one_side_of_a_tunnel_serves_its_end() -> None:
+    talk = Talk()
+    end = UserTape()
+    talk.client.serve(end)
+    talk.client.data_received(b"abc")
+    talk.client.pause_writing()
+    talk.client.resume_writing()
+    assert talk.client.end_sending()
+    talk.client.data_received(b"d")
+    assert talk.client.eof_received()
+    assert talk.tcp.done == ["probe", "eof"]
+    talk.client.connection_lost(None)
+    assert end.heard == b"abcd"
+    assert end.told == ["pause", "resume", "end", "lost "]
+    assert talk.inner.told == []
+    assert talk.closed == [talk.client]
+    talk.client.serve(end)
+    assert talk.client.end_sending()

@@ -125,3 +125,10 @@ def test_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for path in ("/1", "/2", "/3"):
         memory.keep(decision(head(path)))
     assert [knows(memory, head(path)) for path in ("/1", "/2", "/3")] == [False, True, True]
+
+
+def test_an_upgrade_is_not_kept() -> None:
+    memory = DecisionMemory()
+    received = head("/x", "Connection: upgrade", "Upgrade: echo")
+    memory.keep(decision(received))
+    assert not knows(memory, received)

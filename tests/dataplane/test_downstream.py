@@ -4,43 +4,34 @@ import pytest
 
 from pyrbacproxy.dataplane.downstream import Downstream
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Piece, UpstreamUser
+from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import Outcome
-from tests.dataplane.dialogue import DATE, OK, UpstreamTape, World, received
+from tests.dataplane.dialogue import (
+    DATE,
+    OK,
+    SWITCH,
+    SideTape,
+    UpstreamTape,
+    World,
+    forwarding_handler,
+    received,
+)
 from tests.fakes import ManualLoop
 
 GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+UPGRADE = b"GET /x HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: echo\r\nHost: h\r\n\r\n"
 DENY = b"GET /deny HTTP/1.1\r\nHost: h\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"
 CHUNKS = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-class TransportTape:
+class TransportTape(SideTape):
     """What the client was sent, and what became of its connection."""
-
-    def __init__(self) -> None:
-        self.sent = b""
-        self.done: list[str] = []
-
-    def write(self, *pieces: Piece) -> None:
-        self.sent += b"".join(pieces)
-
-    def pause_reading(self) -> None:
-        self.done.append("pause")
-
-    def resume_reading(self) -> None:
-        self.done.append("resume")
 
     def linger(self) -> None:
         self.done.append("linger")
-
-    def close(self) -> None:
-        self.done.append("close")
-
-    def cut(self) -> None:
-        self.done.append("cut")
 
 
 class Users:
@@ -440,14 +431,13 @@ def test_a_certificate_that_became_invalid_is_noticed_on_the_next_request() -> N
 
 def test_what_follows_a_request_for_a_tunnel_waits_for_its_answer() -> None:
     talk = Talk()
-    upgrade = GET.replace(b"Host", b"Connection: upgrade\r\nUpgrade: echo\r\nHost")
-    talk.down.data_received(upgrade)
+    talk.down.data_received(UPGRADE)
     talk.down.data_received(DENY)
     assert talk.transport.done == ["pause"]
     talk.answer()
     assert talk.statuses == [200, 401]
     assert talk.transport.done == ["pause", "resume"]
-    talk.down.data_received(upgrade)
+    talk.down.data_received(UPGRADE)
     talk.answer()
     talk.down.data_received(DENY)
     assert talk.statuses == [200, 401, 200, 401]
@@ -462,3 +452,47 @@ def test_an_idle_connection_after_a_whole_request_waits_for_the_next_head() -> N
         talk.down.data_received(DENY[5:])
         talk.loop.advance(60)
     assert talk.transport.done == []
+
+
+def test_a_tunnel_gets_what_was_not_read_and_the_connection_is_out_of_our_hands() -> None:
+    talk = Talk()
+    talk.down.data_received(UPGRADE + b"ear")
+    talk.down.data_received(b"ly")
+    assert talk.transport.done == ["pause"]
+    released = talk.down.release()
+    assert released == Released(talk.transport, b"early")
+    assert talk.transport.done == ["pause", "resume"]
+    talk.down.data_received(GET)
+    talk.loop.advance(1000)
+    assert len(talk.connector.users) == 1
+    assert talk.transport.done == ["pause", "resume"]
+    assert talk.loop.timers == []
+
+
+def test_a_tunnel_is_told_how_its_client_stands() -> None:
+    talk = Talk()
+    talk.down.data_received(UPGRADE)
+    talk.down.pause_writing()
+    assert talk.down.eof_received()
+    released = talk.down.release()
+    assert released == Released(talk.transport, has_ended=True, is_write_paused=True)
+
+
+def test_an_upgrade_that_becomes_a_tunnel() -> None:
+    talk = Talk()
+    talk.down.data_received(UPGRADE + b"early")
+    talk.connector.users[-1].response(received(SWITCH))
+    assert talk.hear() == SWITCH
+    assert talk.connector.upstreams[-1].side.sent == b"early"
+    assert talk.transport.user is not None
+    talk.transport.user.data_received(b"more")
+    assert talk.connector.upstreams[-1].side.sent == b"earlymore"
+
+
+def test_an_upgrade_asks_anew_each_time() -> None:
+    """What was decided about its bytes is not remembered."""
+    talk = Talk()
+    for _ in range(2):
+        talk.down.data_received(UPGRADE)
+        talk.answer()
+    assert talk.world.services.memory.recall(UPGRADE, talk.peer, forwarding_handler, 0.0) is None

@@ -1,21 +1,25 @@
 """Dialogues: event in, actions out."""
 
+from collections.abc import Callable
+
 import pytest
 
 from pyrbacproxy.dataplane.exchange import refusal
 from pyrbacproxy.dataplane.flow_control import Reason
 from pyrbacproxy.dataplane.request_side import RequestState
-from pyrbacproxy.dataplane.sinks import Ending
+from pyrbacproxy.dataplane.sinks import Ending, Released
 from pyrbacproxy.handler import Forward
 from pyrbacproxy.http1.errors import LocalProtocolError
-from pyrbacproxy.http1.framing import CHUNKED, Framing
+from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.response import text
 from tests.dataplane.dialogue import (
     ALLOWED,
     OK,
     STREAM,
+    SWITCH,
     UNAUTHORIZED,
+    UPGRADE,
     Dialogue,
     UpstreamTape,
     World,
@@ -256,16 +260,52 @@ def test_a_client_that_does_not_wait_needs_no_go_ahead() -> None:
     assert talk.client.take() == b""
 
 
-def test_a_switch_of_protocols_is_a_502() -> None:
-    talk = Dialogue()
+@pytest.mark.parametrize(
+    "talk",
+    [
+        pytest.param(Dialogue, id="not asked for"),
+        pytest.param(lambda: Dialogue(lines=UPGRADE, minor=0), id="HTTP/1.0"),
+        pytest.param(lambda: Dialogue(lines=((b"Upgrade", b"other"), UPGRADE[0])), id="another"),
+        pytest.param(lambda: Dialogue(b"POST", length(3), lines=UPGRADE), id="before the body"),
+    ],
+)
+def test_an_unwanted_switch_of_protocols_is_a_502(talk: Callable[[], Dialogue]) -> None:
+    said = talk()
+    said.forward()
+    said.exchange.response(received(SWITCH))
+    assert b" 502 " in said.client.take()
+    assert said.upstream.done == ["close"]
+    assert "release" not in said.client.done
+    assert said.record.failure == "upstream switched protocols"
+
+
+@pytest.mark.parametrize("framing", [NO_BODY, length(3)])
+def test_a_wanted_switch_of_protocols_is_a_tunnel(framing: Framing) -> None:
+    talk = Dialogue(b"POST", framing, lines=UPGRADE)
+    talk.client.released = Released(talk.client.side, b"early")
+    talk.upstream.released = Released(talk.upstream.side, b"late")
     talk.forward()
-    talk.exchange.response(
-        received(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
-        )
-    )
-    assert b" 502 " in talk.client.take()
-    assert talk.upstream.done == ["close"]
+    if framing.has_body:
+        talk.exchange.request_side.body(b"abc")
+        talk.exchange.request_ended()
+    talk.exchange.response(received(SWITCH))
+    assert talk.client.take() == SWITCH
+    assert talk.upstream.side.sent == b"early"
+    assert talk.client.side.sent == b"late"
+    assert (talk.client.done[-1:], talk.upstream.done[-1:]) == (["release"], ["release"])
+    assert talk.world.records == []
+    assert talk.client.side.user is not None
+    talk.client.side.user.connection_lost()
+    assert talk.world.records == [talk.record]
+    assert (talk.record.status, talk.record.failure) == (101, "client gone")
+    assert (talk.record.received_bytes, talk.record.sent_bytes) == (framing.length + 5, 4)
+
+
+def test_an_upgrade_that_is_declined_is_an_ordinary_answer() -> None:
+    talk = Dialogue(lines=UPGRADE)
+    talk.forward()
+    talk.respond(OK, b"ok")
+    assert talk.client.take() == OK + b"ok"
     assert talk.client.done == [Ending.KEEP_ALIVE]
 
 

@@ -158,3 +158,14 @@ def test_a_date_is_made_once_a_second() -> None:
     assert date() is first
     now[0] = 1.0
     assert date() == b"Thu, 01 Jan 1970 00:00:01 GMT"
+
+
+def test_a_switch_names_its_protocol_and_nothing_of_ours() -> None:
+    lines = b"connection: upgrade\r\nUPGRADE: echo\r\nContent-Length: 0\r\nA: b"
+    raw = b"HTTP/1.1 101 X\r\n" + lines + b"\r\n\r\n"
+    relayed = Heads(Destination(UP)).response(received(raw), minor=1, closes=False, date=DATE)
+    assert relayed.raw == (
+        b"HTTP/1.1 101 X\r\nA: b\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+    )
+    assert not relayed.is_chunked
+    assert not relayed.must_close

@@ -59,6 +59,15 @@ def test_what_follows_a_request_for_a_tunnel_is_held() -> None:
     assert len(waiting) == 2
 
 
+def test_a_tunnel_takes_what_is_held() -> None:
+    waiting = queue()
+    waiting.feed(SWITCH + b"ear")
+    waiting.clear()
+    assert not waiting.feed(b"ly")
+    assert waiting.take_rest() == b"early"
+    assert not waiting.has_more
+
+
 def test_what_the_parser_holds_back_counts_as_waiting() -> None:
     queue = RequestQueue(max_head_bytes=4096)
     queue.feed(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 17)

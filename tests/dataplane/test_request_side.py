@@ -5,7 +5,15 @@ from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.record import ExchangeRecord
-from tests.dataplane.dialogue import ClientTape, UpstreamTape, World, length
+from tests.dataplane.dialogue import (
+    SWITCH,
+    UPGRADE,
+    ClientTape,
+    UpstreamTape,
+    World,
+    length,
+    received,
+)
 
 
 def side(
@@ -148,3 +156,26 @@ def test_without_a_body_no_time_is_asked_for() -> None:
     client = ClientTape()
     side(NO_BODY, client).attach(UpstreamTape())
     assert client.wakes == []
+
+
+def test_a_switch_must_be_asked_for_by_a_whole_request() -> None:
+    switch = received(SWITCH).head
+    for framing, lines, expected in (
+        (NO_BODY, UPGRADE, True),
+        (length(0), UPGRADE, True),
+        (length(3), UPGRADE, False),
+        (NO_BODY, (), False),
+    ):
+        head = RequestHead(b"POST", b"/", Headers(lines))
+        record = ExchangeRecord("127.0.0.1", "POST", "/")
+        request = RequestSide(World().services, ClientTape(), record, head=head, framing=framing)
+        assert request.has_asked_for(switch) is expected
+
+
+def test_the_head_towards_the_upstream_announces_trailers_that_may_go_on() -> None:
+    head = RequestHead(b"POST", b"/", Headers([(b"Trailer", b"X-Sum, X-Remote-User")]))
+    record = ExchangeRecord("127.0.0.1", "POST", "/")
+    request = RequestSide(World().services, ClientTape(), record, head=head, framing=CHUNKED)
+    raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")])))
+    assert raw.startswith(b"POST /x HTTP/1.1\r\nHost: h\r\n")
+    assert raw.endswith(b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")

@@ -182,3 +182,18 @@ def test_a_lost_connection() -> None:
     assert talk.inner.told == ["lost"]
     assert talk.closed == [talk.secure]
     Talk().secure.connection_lost(None)
+
+
+def test_the_end_of_our_sending_leaves_the_client_its_own() -> None:
+    talk = Talk(stays_open=True).shake_hands()
+    talk.secure.write(b"bye")
+    assert talk.secure.end_sending()
+    with pytest.raises(SSL.ZeroReturnError):
+        talk.hear()
+    talk.secure.data_received(talk.client.say(b"still here"))
+    assert talk.inner.heard == b"still here"
+    assert talk.tcp.done == []
+    talk.secure.close()
+    assert talk.tcp.done == ["close"]
+    talk.secure.connection_lost(None)
+    assert talk.secure.end_sending()

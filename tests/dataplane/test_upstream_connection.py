@@ -1,5 +1,7 @@
 """`UpstreamConnection` on a tape."""
 
+import asyncio
+
 import pytest
 
 from pyrbacproxy.dataplane.limits import Limits
@@ -7,7 +9,7 @@ from pyrbacproxy.dataplane.upstream import Connector, UpstreamSettings
 from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers
-from tests.dataplane.dialogue import OK, STREAM, length
+from tests.dataplane.dialogue import OK, STREAM, SWITCH, UserTape, length
 from tests.dataplane.upstream_user import User
 from tests.fakes import ManualLoop, TapeTransport
 
@@ -243,3 +245,35 @@ def test_a_body_is_framed_as_the_head_says() -> None:
         talk.connection.end(Headers([(b"A", b"1")]))
         assert talk.tcp.written == sent
         assert not talk.connection.was_refused
+
+
+def test_a_switch_lets_go_of_the_connection_and_what_came_with_it() -> None:
+    talk = Talk()
+    talk.user.releases_at = "response 101"
+    talk.connection.data_received(SWITCH + b"last ")
+    assert talk.user.told == ["response 101"]
+    released = talk.user.released
+    assert released is not None
+    assert (released.waiting, released.has_ended, released.is_write_paused) == (
+        b"last ",
+        False,
+        False,
+    )
+    assert not talk.connection.is_open
+    assert not talk.is_kept
+    talk.loop.advance(1000)
+    assert talk.tcp.done == []
+    side = UserTape()
+    released.side.serve(side)
+    assert isinstance(talk.tcp.protocol, asyncio.Protocol)
+    talk.tcp.protocol.data_received(b"words")
+    assert side.heard == b"words"
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_switch_tells_how_the_write_buffer_stands(*, resumed: bool) -> None:
+    talk = Talk()
+    talk.connection.pause_writing()
+    if resumed:
+        talk.connection.resume_writing()
+    assert talk.connection.release().is_write_paused is not resumed

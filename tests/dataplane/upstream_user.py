@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pyrbacproxy.dataplane.sinks import UpstreamSink
+from pyrbacproxy.dataplane.sinks import Released, UpstreamSink
 from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 
@@ -17,6 +17,8 @@ class User:
         self.is_request_ended = is_request_ended
         self.wants_upstream = True
         self.drops_at = ""
+        self.releases_at = ""
+        self.released: Released | None = None
         self.ready = asyncio.Event()
 
     @property
@@ -63,3 +65,5 @@ class User:
         self.told.append(event)
         if event == self.drops_at and self.upstream is not None:
             self.upstream.close()
+        if event == self.releases_at and self.upstream is not None:
+            self.released = self.upstream.release()

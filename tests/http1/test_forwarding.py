@@ -3,12 +3,14 @@ import pytest
 from pyrbacproxy.http1.forwarding import (
     announced_upgrade,
     canonical,
+    has_unprintable_upgrade,
+    is_agreed_upgrade,
     request_headers,
     response_headers,
     trailers,
     upgrade_of,
 )
-from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 
 Lines = list[tuple[bytes, bytes]]
 FOR = (b"X-Forwarded-For", b"192.0.2.1")
@@ -194,12 +196,55 @@ def test_trailers_that_route_or_describe_are_dropped(name: bytes) -> None:
             None,
             id="h2c in another line",
         ),
+        pytest.param(
+            [(b"Connection", b"Upgrade"), (b"Upgrade", b"\xe9cho")],
+            1,
+            b"\xe9cho",
+            None,
+            id="unprintable",
+        ),
     ],
 )
 def test_upgrades(lines: Lines, minor: int, announced: bytes | None, asked: bytes | None) -> None:
     head = RequestHead(b"GET", b"/", Headers(lines), minor)
-    assert announced_upgrade(head) == announced
+    assert announced_upgrade(head.headers) == announced
     assert upgrade_of(head) == asked
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [(b"SPDY/3.1", False), (b"a ~", False), (b"\xe9cho", True), (b"a\tb", True), (b"", False)],
+)
+def test_unprintable_upgrades(protocol: bytes, *, expected: bool) -> None:
+    assert has_unprintable_upgrade(Headers([(b"Upgrade", protocol)])) is False
+    lines = [(b"Connection", b"upgrade"), (b"Upgrade", protocol)]
+    assert has_unprintable_upgrade(Headers(lines)) is expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "expected"),
+    [
+        pytest.param([b"echo"], [b"echo"], True, id="the same"),
+        pytest.param([b"WebSocket"], [b"websocket"], True, id="in other letters"),
+        pytest.param([b"echo"], [b"other"], False, id="another one"),
+        pytest.param([b"echo"], [], False, id="none"),
+        pytest.param([b"echo"], [b""], False, id="an empty one"),
+        pytest.param([b"echo"], [b"echo", b"other"], False, id="more than was asked for"),
+        pytest.param([b"echo, other"], [b"echo"], False, id="one of two"),
+        pytest.param([], [b"echo"], False, id="nothing was asked for"),
+        pytest.param([b"h2c"], [b"h2c"], False, id="h2c"),
+        pytest.param([b"echo, h2c"], [b"echo, h2c"], False, id="h2c in the list"),
+    ],
+)
+def test_what_a_switch_must_name(asked: list[bytes], named: list[bytes], *, expected: bool) -> None:
+    connection = (b"Connection", b"Upgrade")
+    wanted = [(b"Upgrade", protocol) for protocol in asked]
+    given = [(b"upgrade", protocol) for protocol in named]
+    request = RequestHead(b"GET", b"/", Headers([connection, *wanted]))
+    assert is_agreed_upgrade(request, ResponseHead(101, b"", Headers([connection, *given]))) is (
+        expected
+    )
+    assert not is_agreed_upgrade(request, ResponseHead(101, b"", Headers(given)))
 
 
 @pytest.mark.parametrize(

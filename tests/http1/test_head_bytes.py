@@ -76,7 +76,9 @@ HEAD = b"GET / HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n"
         ),
         pytest.param(HEAD % b"Expect: 100-continue, banana", 417, id="one of two expectations"),
         pytest.param(
-            HEAD % b"Connection: Upgrade\r\nUpgrade: \xe9cho", 400, id="unprintable upgrade"
+            HEAD % b"Connection: Upgrade\r\nUpgrade: \xe9cho\r\nContent-Length: 3",
+            400,
+            id="unprintable upgrade, body",
         ),
         pytest.param(
             HEAD % b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 3", 400, id="h2c, body"
@@ -132,6 +134,7 @@ def test_a_request() -> None:
             id="upgrade with a body",
         ),
         pytest.param(HEAD % b"Connection: upgrade\r\nUpgrade: h2c", False, id="h2c"),
+        pytest.param(HEAD % b"Connection: upgrade\r\nUpgrade: \xe9cho", False, id="unprintable"),
         pytest.param(
             HEAD % b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 0",
             False,

@@ -166,3 +166,22 @@ def test_z_g8_pages_are_counted_by_what_was_given() -> None:
     }
     assert metrics.page_seconds["statusz", "GET", "", ""].total == 1.5
     assert sum(metrics.page_seconds["statusz", "GET", "config.k8s.io", "v1beta1"].counts) == 1
+
+
+def test_the_life_of_a_tunnel_is_no_latency_but_its_bytes_count() -> None:
+    metrics = counted(
+        record(
+            TOKEN,
+            101,
+            started_at=1.0,
+            decided_at=1.5,
+            upstream_answered_at=2.0,
+            ended_at=9000.0,
+            received_bytes=3,
+            sent_bytes=4,
+        )
+    )
+    assert metrics.request_seconds.total == 1.0
+    assert metrics.upstream_seconds.total == 0.5
+    assert metrics.requests["allowed"][1] == 1
+    assert (metrics.received_bytes, metrics.sent_bytes) == (3, 4)

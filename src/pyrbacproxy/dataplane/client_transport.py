@@ -5,16 +5,12 @@ shrink is cut here, so that nobody who stops reading can hold a connection.
 """
 
 import asyncio
-import socket
-import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from pyrbacproxy.dataplane.deadline import StallWatch
 from pyrbacproxy.dataplane.limits import Limits
-
-# SO_LINGER with no time: close by a reset.
-_RESET = struct.pack("ii", 1, 0)
+from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
 
 
 class Inner(Protocol):
@@ -138,6 +134,18 @@ class ClientTransport(asyncio.Protocol):
         if self._transport is not None:
             self._transport.resume_reading()
 
+    def serve(self, user: Inner) -> None:
+        """Be one side of a tunnel from now on, of which `user` is the end; a `sinks.Side`."""
+        self._inner = user
+        if self._transport is not None:
+            probe_when_quiet(self._transport)
+
+    def end_sending(self) -> bool:
+        """Flush and say that no more comes; the client may go on sending."""
+        if self._transport is not None:
+            self._transport.write_eof()
+        return True
+
     def linger(self) -> None:
         """End the sending; what the client still sends is not even looked at.
 
@@ -162,8 +170,7 @@ class ClientTransport(asyncio.Protocol):
         """Flush and close so that the client sees that the end is missing."""
         if self._transport is not None and not self._transport.is_closing():
             # For a body without length, plain TCP has no other way to say it.
-            handle = self._transport.get_extra_info("socket")
-            handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            reset_on_close(self._transport)
             self._shut(self._transport)
 
     def abort(self) -> None:

@@ -43,7 +43,7 @@ class Remembered:
 
 
 class DecisionMemory:
-    """At most 256 decisions, the oldest forgotten first. A request with a body is never kept."""
+    """At most 256 decisions, the oldest forgotten first. Never one with a body or an upgrade."""
 
     __slots__ = ("_hash_key", "_kept")
 
@@ -75,7 +75,7 @@ class DecisionMemory:
         question = decision.question
         received = question.received
         raw = received.raw
-        if len(raw) > _MAX_HEAD_BYTES or received.framing.has_body:
+        if len(raw) > _MAX_HEAD_BYTES or received.framing.has_body or received.may_switch:
             return
         lowered = decision.upstream_head.lower()
         if any(line in lowered for line in _CREDENTIAL_LINES):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.decisions import Decisions
@@ -13,40 +13,20 @@ from pyrbacproxy.dataplane.half_closed import HalfClosed
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Piece
+from pyrbacproxy.dataplane.sinks import Ending, Released, Side
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import RequestHead
-from pyrbacproxy.http1.parser import END, RequestReceived
+from pyrbacproxy.http1.parser import END, End, RequestReceived, Trailers
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
 
 
-class Transport(Protocol):
+class Transport(Side, Protocol):
     """What of a `client_transport.ClientTransport` is used."""
-
-    def write(self, *pieces: Piece) -> None:
-        """Send, all in one go."""
-        ...
-
-    def pause_reading(self) -> None:
-        """Read no more."""
-        ...
-
-    def resume_reading(self) -> None:
-        """Read on."""
-        ...
 
     def linger(self) -> None:
         """End the sending and swallow what still comes, until closed."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close."""
-        ...
-
-    def cut(self) -> None:
-        """Flush and close so that the end is seen to be missing."""
         ...
 
 
@@ -185,6 +165,14 @@ class Downstream:
         """Wake the exchange after so many seconds."""
         self._deadline.set(seconds)
 
+    def release(self) -> Released:
+        """Let go of the connection; HTTP is over on it."""
+        self._stage, self._exchange, self._half_closed = _Stage.CLOSED, None, None
+        self._deadline.cancel()
+        self.resume_reading(*self._brake.reasons)
+        rest = self._queue.take_rest()
+        return Released(self._transport, rest, self._has_ended, self.is_write_paused)
+
     def finished(self, ending: Ending) -> None:
         """The exchange is over: the next one, or the end."""
         exchange, self._exchange = self._exchange, None
@@ -241,12 +229,7 @@ class Downstream:
             else:
                 exchange.request_broken(event.status)
         elif exchange is not None:
-            if event is END:
-                exchange.request_ended()
-            elif isinstance(event, bytes):
-                exchange.request_side.body(event)
-            else:
-                exchange.request_side.trailers(event.headers)
+            _tell_rest(exchange, event)
 
     def _settle(self) -> None:
         """The queue stands still: read on, and set the deadline for what is waited for."""
@@ -278,10 +261,7 @@ class Downstream:
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a head that is none; nothing after it is served."""
-        services, response = self._services, refusal(fault.status)
-        last = writer.whole(response, date=services.date(), is_head=False, close=True)
-        self._transport.write(last)
-        services.observe(_malformed(self._peer(), response.status, services.clock()))
+        _answer_malformed(self._transport, self._services, self._peer(), fault.status)
         self._linger()
 
     def _due(self) -> None:
@@ -308,14 +288,28 @@ class Downstream:
         self._transport.close()
 
 
-def _malformed(peer: Peer, status: int, instant: float) -> ExchangeRecord:
-    return ExchangeRecord(
-        peer.address,
-        "",
-        "",
-        decided=Decided(Outcome.REFUSED),
-        status=status,
-        started_at=instant,
-        ended_at=instant,
-        failure="malformed request",
+def _tell_rest(exchange: Exchange, event: bytes | Trailers | Literal[End.END]) -> None:
+    """What follows a request's head."""
+    if event is END:
+        exchange.request_ended()
+    elif isinstance(event, bytes):
+        exchange.request_side.body(event)
+    else:
+        exchange.request_side.trailers(event.headers)
+
+
+def _answer_malformed(transport: Transport, services: Services, peer: Peer, status: int) -> None:
+    transport.write(writer.whole(refusal(status), date=services.date(), is_head=False, close=True))
+    instant = services.clock()
+    services.observe(
+        ExchangeRecord(
+            peer.address,
+            "",
+            "",
+            decided=Decided(Outcome.REFUSED),
+            status=status,
+            started_at=instant,
+            ended_at=instant,
+            failure="malformed request",
+        )
     )

@@ -14,13 +14,13 @@ exchange is over when the response is, and the request too unless the connection
 from collections.abc import Callable
 from http import HTTPStatus
 
-from pyrbacproxy.dataplane.heads import NO_LINES, announced_trailers
 from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
 from pyrbacproxy.dataplane.response_state import ResponseState
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import ClientSink, Ending, UpstreamSink
+from pyrbacproxy.dataplane.tunnel import begin_tunnel
 from pyrbacproxy.handler import Respond, Verdict
-from pyrbacproxy.http1.framing import Framing, Kind
+from pyrbacproxy.http1.framing import Framing
 from pyrbacproxy.http1.head import RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.http1.response import Response, text
@@ -42,8 +42,7 @@ class Exchange:
 
     `keeps_alive`: the client is willing to send another request afterwards. `cancel` ends the
     running decision and is set by who started it; `upstream_head` is what was sent upstream, for
-    those who remember decisions. Bodies and trailers go straight to
-    `request_side` and `response_side`.
+    those who remember decisions. Bodies and trailers go straight to the two sides.
     """
 
     __slots__ = (
@@ -93,13 +92,7 @@ class Exchange:
             self._note(verdict.decided)
             self.respond(verdict.response)
             return
-        request = self.request_side
-        announced = NO_LINES
-        if request.framing.kind is Kind.CHUNKED:
-            announced = announced_trailers(request.head.headers, self._services.clean_trailers)
-        heads = self._services.heads
-        head = heads.request(verdict.head, request.framing, announced=announced)
-        self.forward(verdict.decided, head)
+        self.forward(verdict.decided, self.request_side.upstream_head(verdict.head))
 
     def forward(self, decided: Decided, upstream_head: bytes) -> None:
         """Send this head upstream, without another look at it."""
@@ -225,10 +218,7 @@ class Exchange:
         """Begin to relay the final response."""
         self.record.upstream_answered_at = self._services.clock()
         if received.head.status == _SWITCHING_PROTOCOLS:
-            # Tunnels begin here, once they are served; until then, and for a switch that nobody
-            # asked for also then, the original's answer is 502.
-            self.record.failure = "upstream switched protocols"
-            self.respond(_BAD_GATEWAY)
+            self._switch(received)
             return
         closes = not self._may_keep_alive()
         must_close = self.response_side.head(received, closes=closes)
@@ -241,6 +231,17 @@ class Exchange:
         self.response_side.ended()
         self.request_side.discard()
         self._finish_if_over()
+
+    def _switch(self, received: ResponseReceived) -> None:
+        """Become a tunnel, if it is the one that was asked for and the whole request went up."""
+        upstream = self._upstream
+        if upstream is None or not self.request_side.has_asked_for(received.head):
+            self.upstream_failed(502, "upstream switched protocols")
+            return
+        self.response_side.head(received, closes=False)
+        self.response_side.ended()
+        self._upstream = None
+        begin_tunnel(self._services, self.record, self._client.release(), upstream.release())
 
     # What several of them need
 

@@ -17,6 +17,7 @@ from pyrbacproxy.http1.parser import ResponseReceived
 _MAX_KNOWN = 32
 _MAX_KNOWN_BYTES = 4096
 NO_LINES = Headers()
+_SWITCHING_PROTOCOLS = 101
 
 
 def same_trailers(trailers: Headers) -> Headers:
@@ -124,14 +125,16 @@ class Heads:
 
 def _relayed(received: ResponseReceived, *, minor: int, closes: bool, date: bytes) -> RelayedHead:
     head, body = received.head, received.framing
+    # The protocol that begins behind a 101 stands in it, and nothing of ours.
+    is_switch = head.status == _SWITCHING_PROTOCOLS
     is_streamed = body.kind in (framing.Kind.CHUNKED, framing.Kind.UNTIL_CLOSE)
     is_chunked = is_streamed and minor > 0
     must_close = is_streamed and not is_chunked
-    lines = list(forwarding.response_headers(head.headers).pairs)
+    lines = list(forwarding.response_headers(head.headers, keeps_upgrade=is_switch).pairs)
     lines += framing.response_lines(body, head, can_chunk=minor > 0)
     if is_chunked:
         lines += announced_trailers(head.headers, same_trailers).pairs
-    made_on = b"" if b"date" in head.headers else date
+    made_on = b"" if is_switch or b"date" in head.headers else date
     if made_on:
         lines.append((b"Date", made_on))
     # An HTTP/1.0 client expects the end anyway, and must be told when it is spared.

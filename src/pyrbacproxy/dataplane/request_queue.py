@@ -56,6 +56,10 @@ class RequestQueue:
         """The next event. Raises IndexError if there is none."""
         return self._events.pop(0)
 
+    def take_rest(self) -> bytes:
+        """The bytes behind a request for a tunnel, once all of that request is taken."""
+        return self._parser.take_held()
+
     def clear(self) -> None:
         """Forget what waits."""
         self._events.clear()

@@ -7,11 +7,12 @@ that come after the answer is given go nowhere (FR15).
 from enum import IntEnum, auto
 
 from pyrbacproxy.dataplane.flow_control import Reason
-from pyrbacproxy.dataplane.heads import relayed_trailers
+from pyrbacproxy.dataplane.heads import NO_LINES, announced_trailers, relayed_trailers
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import ClientSink, UpstreamSink
+from pyrbacproxy.http1.forwarding import is_agreed_upgrade
 from pyrbacproxy.http1.framing import Framing, Kind
-from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.record import ExchangeRecord
 
 # Asking twice changes nothing (RFC 9110 §9.2.1).
@@ -110,6 +111,23 @@ class RequestSide:
             and not self._record.received_bytes
             and b"expect" in self.head.headers
         )
+
+    def has_asked_for(self, switch: ResponseHead) -> bool:
+        """Whether it is all there, and asks for what this 101 begins.
+
+        The bytes behind the 101's request would else be its body.
+        """
+        return self.state is _ENDED and is_agreed_upgrade(self.head, switch)
+
+    def upstream_head(self, head: RequestHead) -> bytes:
+        """The head towards the upstream; `head` is finished but for framing.
+
+        Raises LocalProtocolError.
+        """
+        announced = NO_LINES
+        if self.framing.kind is Kind.CHUNKED:
+            announced = announced_trailers(self.head.headers, self._services.clean_trailers)
+        return self._services.heads.request(head, self.framing, announced=announced)
 
     def attach(self, upstream: UpstreamSink) -> None:
         """Here is who takes the body: what waited goes first."""

@@ -103,6 +103,12 @@ class SecureTransport(ClientTransport):
                 engine.send(piece)
             self._transport.writelines(engine.outgoing())
 
+    def end_sending(self) -> bool:
+        """Flush and say close_notify, without TCP's end: TLS may still have to answer."""
+        if self._transport is not None:
+            self._say_goodbye(self._transport)
+        return True
+
     def cut(self) -> None:
         """Flush and close without close_notify: the client sees that the end is missing."""
         if self._transport is not None and not self._transport.is_closing():

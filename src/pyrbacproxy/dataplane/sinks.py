@@ -1,5 +1,6 @@
 """The seams of an exchange: what it needs of the client's and of the upstream's side."""
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, TypeAlias
 
@@ -29,6 +30,80 @@ class ByteSink(Protocol):
     def write(self, *pieces: Piece) -> None:
         """Send bytes, all in one go."""
         ...
+
+
+class SideUser(Protocol):
+    """Who is told what comes from one side of a tunnel."""
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes."""
+        ...
+
+    def eof_received(self) -> bool:
+        """This side sends no more; false: nor does it get any more."""
+        ...
+
+    def connection_lost(self, failure: str = "") -> None:
+        """Closed, by whomever; `failure`: by us, for this reason."""
+        ...
+
+    def pause_writing(self) -> None:
+        """Its write buffer is over its mark."""
+        ...
+
+    def resume_writing(self) -> None:
+        """Its write buffer is low again."""
+        ...
+
+    def drain(self) -> None:
+        """We are shutting down."""
+        ...
+
+
+class Side(Protocol):
+    """A connection without HTTP on it: one side of a tunnel."""
+
+    def serve(self, user: SideUser) -> None:
+        """Tell `user` what comes from now on."""
+        ...
+
+    def write(self, *pieces: Piece) -> None:
+        """Send; on a lost connection bytes vanish."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        ...
+
+    def end_sending(self) -> bool:
+        """Flush and say that no more comes; false where only a close could say so."""
+        ...
+
+    def close(self) -> None:
+        """Flush and close."""
+        ...
+
+    def cut(self) -> None:
+        """Close so that the end is seen to be missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A connection that HTTP has let go of, and what must be known of it.
+
+    `waiting` is what it sent and nobody read; `has_ended`: it sends no more. A write buffer that is
+    over its mark (`is_write_paused`) will say when it is low again.
+    """
+
+    side: Side
+    waiting: bytes = b""
+    has_ended: bool = False
+    is_write_paused: bool = False
 
 
 class ClientSink(Protocol):
@@ -64,6 +139,10 @@ class ClientSink(Protocol):
 
         Replaces an earlier wish.
         """
+        ...
+
+    def release(self) -> Released:
+        """Let go of the connection: the exchange became a tunnel."""
         ...
 
     def finished(self, ending: Ending) -> None:
@@ -105,6 +184,10 @@ class UpstreamSink(Protocol):
 
     def resume_reading(self) -> None:
         """Go on reading it."""
+        ...
+
+    def release(self) -> Released:
+        """Let go of the connection: its answer was a 101."""
         ...
 
     def close(self) -> None:

@@ -5,7 +5,8 @@ from typing import Protocol, cast
 
 from pyrbacproxy.dataplane.deadline import Deadline, StallWatch
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import UpstreamUser
+from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
+from pyrbacproxy.dataplane.switched_upstream import SwitchedUpstream
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.framing import NO_BODY, Framing, Kind
@@ -47,6 +48,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_framing",
         "_idle",
         "_is_persistent",
+        "_is_write_paused",
         "_keeper",
         "_method",
         "_parser",
@@ -65,6 +67,7 @@ class UpstreamConnection(asyncio.Protocol):
         # Made when a response needs one.
         self._parser: ResponseParser | None = None
         self._is_persistent = False
+        self._is_write_paused = False
         self._method = b""
         # The request's.
         self._framing = NO_BODY
@@ -132,12 +135,14 @@ class UpstreamConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
+        self._is_write_paused = True
         self._stall.start()
         if self._user is not None:
             self._user.upstream_paused()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
+        self._is_write_paused = False
         self._stall.stop()
         if self._user is not None:
             self._user.upstream_resumed()
@@ -183,6 +188,18 @@ class UpstreamConnection(asyncio.Protocol):
         """Go on reading it."""
         if self._transport is not None:
             self._transport.resume_reading()
+
+    def release(self) -> Released:
+        """Let go of the connection, which is no HTTP any more, for a tunnel."""
+        keeper, parser, transport = self._keeper, self._parser, self._transport
+        self._user = self._transport = self._parser = None
+        self._idle.cancel()
+        self._stall.cancel()
+        keeper.forget(self)
+        is_paused = self._is_write_paused
+        side = SwitchedUpstream(transport, keeper.limits, keeper.loop, is_write_paused=is_paused)
+        waiting = b"" if parser is None else parser.leftover
+        return Released(side, waiting, is_write_paused=is_paused)
 
     def close(self) -> None:
         """Drop the connection at once; nothing is told any more."""

@@ -5,9 +5,10 @@ What frames a body (Content-Length, Transfer-Encoding) is taken out here and set
 `Framing` (`framing.request_lines`, `framing.response_lines`): framing is never relayed.
 """
 
+import re
 from functools import lru_cache
 
-from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 
 _HOP_BY_HOP = frozenset(
     {
@@ -35,6 +36,7 @@ _NOT_IN_TRAILERS = _HOP_BY_HOP | _NOT_COPIED | {b"expect", b"content-encoding"}
 # A cache of names must not be a cache of what an attacker sends: longer names are spelled anew each
 # time.
 _LONGEST_KNOWN_NAME = 64
+_PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 
 
 def request_headers(
@@ -76,23 +78,38 @@ def trailers(fields: Headers) -> Headers:
     return fields.without(_NOT_IN_TRAILERS)
 
 
-def announced_upgrade(head: RequestHead) -> bytes | None:
+def announced_upgrade(headers: Headers) -> bytes | None:
     """What `Connection: upgrade` and `Upgrade` announce, h2c or not; None without both."""
-    if b"upgrade" not in head.headers or b"upgrade" not in head.headers.tokens(b"connection"):
+    if b"upgrade" not in headers or b"upgrade" not in headers.tokens(b"connection"):
         return None
-    return b", ".join(head.headers.get_all(b"upgrade"))
+    return b", ".join(headers.get_all(b"upgrade"))
+
+
+def has_unprintable_upgrade(headers: Headers) -> bool:
+    """Whether an upgrade is announced to what no protocol is called (reference 4.1.5)."""
+    announced = announced_upgrade(headers)
+    return announced is not None and not _PRINTABLE.fullmatch(announced)
 
 
 def upgrade_of(head: RequestHead) -> bytes | None:
     """The protocol to ask the upstream for, or None.
 
     Never h2c, wherever in the list it stands: further requests would pass unchecked (decisions D8).
-    Nor for HTTP/1.0 (RFC 9110 §7.8).
+    Nor for HTTP/1.0 (RFC 9110 §7.8), nor one that is not printable.
     """
-    announced = announced_upgrade(head)
+    announced = announced_upgrade(head.headers)
     if not announced or head.minor == 0 or b"h2c" in announced.lower():
         return None
-    return announced
+    return announced if _PRINTABLE.fullmatch(announced) else None
+
+
+def is_agreed_upgrade(request: RequestHead, response: ResponseHead) -> bool:
+    """Whether this 101 names the protocol that this request asked for, in any case of letters.
+
+    One of a list of several is not enough (reference 6.4).
+    """
+    wanted, got = upgrade_of(request), announced_upgrade(response.headers)
+    return wanted is not None and got is not None and wanted.lower() == got.lower()
 
 
 def canonical(name: bytes) -> bytes:

@@ -78,11 +78,18 @@ def _requests(metrics: Metrics) -> Iterator[Metric]:
     )
     yield _histogram(
         "request_duration_seconds",
-        "Time from a request's head to the end of its response.",
+        "Time from a request's head to the end of its response, or to the start of a tunnel.",
         {(): metrics.request_seconds},
     )
-    yield _counter("received_bytes", "Bytes of request bodies.", "", {"": metrics.received_bytes})
-    yield _counter("sent_bytes", "Bytes of response bodies.", "", {"": metrics.sent_bytes})
+    yield _counter(
+        "received_bytes",
+        "Bytes of request bodies, and of tunnels.",
+        "",
+        {"": metrics.received_bytes},
+    )
+    yield _counter(
+        "sent_bytes", "Bytes of response bodies, and of tunnels.", "", {"": metrics.sent_bytes}
+    )
     yield _counter(
         "client_aborts",
         "Exchanges that the client left before their end.",

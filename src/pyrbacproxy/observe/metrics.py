@@ -33,6 +33,7 @@ UPSTREAM_FAILURES = {
     "upstream switched protocols": "unwanted_switch",
 }
 _CLIENT_GONE = "client gone"
+_SWITCHED = 101
 _TOKEN_REVIEW = "TokenReview"  # noqa: S105 - a kind
 _ACCESS_REVIEW = "SubjectAccessReview"
 # Methods that are counted under their name.
@@ -127,7 +128,9 @@ class Metrics:
                     waited = _ACCESS_REVIEW in record.waited_for
                     source = "subject_access_review" if waited else "cache"
                 self.authorizations[source] += 1
-        self.request_seconds.add(record.ended_at - record.started_at)
+        # How long a tunnel lives is no latency: it counts up to its 101.
+        ended_at = record.upstream_answered_at if record.status == _SWITCHED else record.ended_at
+        self.request_seconds.add(ended_at - record.started_at)
         if record.upstream_answered_at:
             self.upstream_seconds.add(record.upstream_answered_at - record.decided_at)
         self.received_bytes += record.received_bytes

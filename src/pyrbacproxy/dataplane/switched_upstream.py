@@ -1,0 +1,127 @@
+"""An upstream connection behind its 101: the `asyncio.Protocol` without HTTP on it."""
+
+import asyncio
+
+from pyrbacproxy.dataplane.deadline import StallWatch
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Piece, SideUser
+from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
+
+
+class SwitchedUpstream(asyncio.Protocol):
+    """The upstream's side of a tunnel; a `sinks.Side`. `transport` is None if it is lost already.
+
+    `is_write_paused`: the transport's buffer is over its mark.
+    """
+
+    __slots__ = ("_is_write_paused", "_stall", "_transport", "_user")
+
+    def __init__(
+        self,
+        transport: asyncio.Transport | None,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_write_paused: bool = False,
+    ) -> None:
+        self._transport = transport
+        self._is_write_paused = is_write_paused
+        self._user: SideUser | None = None
+        self._stall = StallWatch(
+            loop,
+            limits.write_stall_seconds,
+            pending_bytes=self._pending_bytes,
+            stalled=self._stalled,
+        )
+
+    # sinks.Side
+
+    def serve(self, user: SideUser) -> None:
+        """Tell `user` what comes from now on."""
+        self._user = user
+        if self._transport is None:
+            user.connection_lost()
+            return
+        self._transport.set_protocol(self)
+        probe_when_quiet(self._transport)
+        if self._is_write_paused:
+            self._stall.start()
+
+    def write(self, *pieces: Piece) -> None:
+        """Send; on a lost connection bytes vanish."""
+        if self._transport is not None:
+            self._transport.writelines(pieces)
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def end_sending(self) -> bool:
+        """Flush and say that no more comes; TLS in asyncio can't say it without a close."""
+        if self._transport is None or not self._transport.can_write_eof():
+            return False
+        self._transport.write_eof()
+        return True
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._transport is not None:
+            self._stall.start()
+            self._transport.close()
+
+    def cut(self) -> None:
+        """Close at once, by a reset."""
+        if self._transport is not None:
+            reset_on_close(self._transport)
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes."""
+        if self._user is not None:
+            self._user.data_received(data)
+
+    def eof_received(self) -> bool:
+        """The upstream sends no more; whether it stays open for what still goes to it."""
+        if self._user is None or self._transport is None:
+            return False
+        return self._user.eof_received() and self._transport.can_write_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Closed, by whomever."""
+        self._lose("")
+
+    def pause_writing(self) -> None:
+        """The write buffer is over its mark."""
+        self._stall.start()
+        if self._user is not None:
+            self._user.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The write buffer is low again."""
+        self._stall.stop()
+        if self._user is not None:
+            self._user.resume_writing()
+
+    def _lose(self, failure: str) -> None:
+        self._transport = None
+        self._stall.cancel()
+        user, self._user = self._user, None
+        if user is not None:
+            user.connection_lost(failure)
+
+    def _pending_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _stalled(self) -> None:
+        transport = self._transport
+        self._lose("upstream stopped reading")
+        if transport is not None:
+            transport.abort()
