@@ -72,7 +72,8 @@ def _serve(words: list[str]) -> int:
     if version.printed and not problems:
         sys.stdout.write(version.printed + "\n")
         return 0
-    logs.set_up(options.integer("v"), options.pairs("vmodule"))
+    is_json = options.text("logging-format") == "json"
+    logs.set_up(options.integer("v"), options.pairs("vmodule"), is_json=is_json)
     if _LOG.isEnabledFor(logs.level_of(1)):
         _log_values(options, version)
     for problem in problems:

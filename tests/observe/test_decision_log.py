@@ -3,6 +3,7 @@ import logging
 import pytest
 
 from pyrbacproxy.observe.decision_log import log_notes
+from pyrbacproxy.observe.flood import RATION
 from pyrbacproxy.record import Decided, ExchangeRecord, Note, Outcome
 
 
@@ -28,3 +29,9 @@ def test_an_exchange_that_was_not_decided_says_nothing(caplog: pytest.LogCapture
     with caplog.at_level(1):
         log_notes(ExchangeRecord(peer_address="192.0.2.1", method="GET", path="/"))
     assert not caplog.records
+
+
+def test_what_is_always_written_is_rationed_by_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(1):
+        log_notes(_record(Note(0, "a", is_error=True), Note(0, "b"), Note(2, "c")))
+    assert [getattr(record, RATION, None) for record in caplog.records] == ["denied"] * 2 + [None]

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -32,9 +33,11 @@ class Log:
         verbosity: int = 0,
         vmodule: Iterable[tuple[str, int]] = (),
         name: str = "pyrbacproxy.kube.api_client",
+        *,
+        is_json: bool = False,
     ) -> None:
         self.stream = io.StringIO()
-        logs.set_up(verbosity, vmodule, self.stream)
+        logs.set_up(verbosity, vmodule, self.stream, is_json=is_json)
         self.logger = logging.getLogger(name)
 
     def fail(self, text: str) -> None:
@@ -45,6 +48,14 @@ class Log:
     @property
     def text(self) -> str:
         return self.stream.getvalue()
+
+    @property
+    def fields(self) -> dict[str, str | int | float]:
+        """The one JSON object that was written."""
+        assert self.text.count("\n") == 1, self.text
+        found = json.loads(self.text)
+        assert isinstance(found, dict)
+        return found
 
     @property
     def message(self) -> str:
@@ -108,16 +119,16 @@ def test_vmodule_raises_single_modules(patterns: list[tuple[str, int]], *, is_he
     assert ("told" in log.text) is is_heard
 
 
-def test_vmodule_can_silence_a_module() -> None:
-    log = Log(5, [("api_client", 1)])
-    log.logger.log(logs.level_of(4), "told")
-    assert log.text == ""
+def test_vmodule_silences_nothing_as_in_klog() -> None:
+    log = Log(5, [("api_client", 1), ("api_*", 9)])
+    log.logger.log(logs.level_of(5), "told")
+    log.logger.log(logs.level_of(6), "the first pattern counts")
+    assert log.message == "told"
 
 
 def test_structured_messages() -> None:
-    assert logs.structured("command failed", err='bad "x"\n', code=1) == (
-        '"command failed" err="bad \\"x\\"\\n" code=1'
-    )
+    said = logs.structured("command failed", err='bad "x"\n', code=1)
+    assert str(said) == '"command failed" err="bad \\"x\\"\\n" code=1'
 
 
 def test_a_message_cannot_forge_a_line() -> None:
@@ -242,3 +253,76 @@ def test_fr67_tracebacks_are_masked_too(text: str) -> None:
 )
 def test_ordinary_words_stay(text: str) -> None:
     assert logs.masked(text) == text
+
+
+# --- --logging-format=json --------------------------------------------------------------
+
+
+def test_json_has_the_keys_of_component_base() -> None:
+    log = Log(4, is_json=True)
+    log.logger.log(logs.level_of(4), "user %s\nsaid", 'a"b\u2028')
+    assert list(log.fields) == ["ts", "caller", "msg", "v"]
+    assert log.fields["msg"] == 'user a"b\u2028\nsaid'
+    assert log.fields["v"] == 4
+    assert re.fullmatch(r"test_logs\.py:\d+", str(log.fields["caller"]))
+    assert abs(float(log.fields["ts"]) / 1000 - time.time()) < 3600
+
+
+@pytest.mark.parametrize(
+    ("level", "v"), [(logging.INFO, 0), (logging.WARNING, 0), (logging.ERROR, None)]
+)
+def test_json_errors_have_no_level(level: int, v: int | None) -> None:
+    log = Log(is_json=True)
+    log.logger.log(level, "x")
+    assert log.fields.get("v") == v
+
+
+def test_json_shows_values_as_keys() -> None:
+    log = Log(is_json=True)
+    log.logger.error("%s", logs.structured("command failed", err="Bearer abc", code=1))
+    assert {key: log.fields[key] for key in ("msg", "err", "code")} == {
+        "msg": "command failed",
+        "err": "Bearer <masked>",
+        "code": 1,
+    }
+
+
+def test_json_shows_them_without_a_format_too() -> None:
+    log = Log(is_json=True)
+    log.logger.error(logs.structured("internal error"))
+    assert log.fields["msg"] == "internal error"
+
+
+def test_json_has_the_traceback_on_its_line() -> None:
+    log = Log(is_json=True)
+    log.fail("broken")
+    assert log.fields["msg"] == "failed"
+    assert log.fields["stacktrace"] == "ValueError: broken"
+
+
+@pytest.mark.parametrize(
+    "body", [COMPACT, json.dumps(REVIEW), json.dumps(REVIEW, indent=2)], ids=["compact", "a", "b"]
+)
+def test_fr67_json_masks_a_token_review_in_either_spelling(body: str) -> None:
+    log = Log(8, is_json=True)
+    log.logger.log(logs.level_of(8), "Request Body: %s", body)
+    told = json.loads(str(log.fields["msg"]).removeprefix("Request Body: "))
+    assert told == REVIEW | {"spec": {"token": "<masked>"}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Bearer {JWT}",
+        COMPACT,
+        f"cut {COMPACT[:-3]}",
+        "-----BEGIN PRIVATE KEY-----\nabc",
+        "{'token': 'abc'}",
+    ],
+)
+def test_fr67_json_masks_tracebacks_and_stays_json(text: str) -> None:
+    log = Log(is_json=True)
+    log.fail(text)
+    assert "stacktrace" in log.fields
+    assert JWT not in log.text
+    assert "abc" not in log.text

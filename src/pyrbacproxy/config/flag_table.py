@@ -222,8 +222,20 @@ _OBSERVING = Group(
     "Observing",
     (
         Flag("v", Kind.LEVEL, "0", "The log level: 2 tells refusals, 8 reviews.", shorthand="v"),
-        Flag("vmodule", Kind.LEVELS, "", "Log levels of single modules."),
-        _later(_text("logging-format", "How log lines look.", "text", choices=("text", "json"))),
+        Flag(
+            "vmodule",
+            Kind.LEVELS,
+            "",
+            "Higher log levels for single modules: a pattern means the last part of a module's "
+            "name in ARCHITECTURE.md (link=8, review*=4), one with slashes all of it (*/kube/*=8).",
+        ),
+        _text(
+            "logging-format",
+            "How log lines look: klog's text, or one JSON object a line as Kubernetes' components "
+            "write it.",
+            "text",
+            choices=("text", "json"),
+        ),
         _later(_text("access-log", "Where each request leaves a line: a path, or - for stdout.")),
         _text(
             "zpages-authorization",

@@ -17,6 +17,8 @@ from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.http1.parser import KnownResponses, ResponseReceived
 
 _LOG = logging.getLogger(__name__)
+# Any client could fill the log while the upstream is away (`observe.flood`).
+_RATION = {"ration": "upstream"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class Connector:
             self._tell_failure(user, 504, "upstream did not answer the connection in time")
         except OSError as error:
             # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            _LOG.error("cannot connect to the upstream: %s", error)
+            _LOG.error("cannot connect to the upstream: %s", error, extra=_RATION)
             self._tell_failure(user, 502, "upstream refused the connection")
         else:
             if user.wants_upstream:

@@ -1,7 +1,12 @@
-"""Writes what pure code asked to be logged: the notes of one exchange, each at its level."""
+"""Writes what pure code asked to be logged: the notes of one exchange, each at its level.
+
+Whoever can reach us can have them written, so those that are always written are rationed by
+outcome.
+"""
 
 import logging
 
+from pyrbacproxy.observe.flood import RATION
 from pyrbacproxy.observe.logs import level_of
 from pyrbacproxy.record import ExchangeRecord
 
@@ -13,4 +18,6 @@ def log_notes(record: ExchangeRecord) -> None:
     if record.decided is None:
         return
     for note in record.decided.notes:
-        _LOG.log(logging.ERROR if note.is_error else level_of(note.level), "%s", note.text)
+        level = logging.ERROR if note.is_error else level_of(note.level)
+        ration = {RATION: record.decided.outcome.value} if level >= logging.INFO else None
+        _LOG.log(level, "%s", note.text, extra=ration)

@@ -1,4 +1,4 @@
-"""Logging set-up: klog's text on stderr, its levels, and no secret in any line.
+"""Logging set-up: klog's text or JSON on stderr, its levels, and no secret in any line.
 
 klog's level V(n) is Python's level 20 - n, so that V(0) is INFO. Two layers keep secrets out: a
 filter that understands TokenReview bodies (reference 6.3), and masks over the finished text,
@@ -13,7 +13,10 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TextIO
+
+from pyrbacproxy.observe.flood import FloodHandler
 
 PACKAGE = "pyrbacproxy"
 MASK = "<masked>"
@@ -40,15 +43,20 @@ _SECRETS = (
 
 
 def set_up(
-    verbosity: int = 0, vmodule: Iterable[tuple[str, int]] = (), stream: TextIO | None = None
+    verbosity: int = 0,
+    vmodule: Iterable[tuple[str, int]] = (),
+    stream: TextIO | None = None,
+    *,
+    is_json: bool = False,
 ) -> None:
-    """Makes the process log as klog does; `vmodule` holds (module pattern, level) pairs.
+    """Makes the process log as klog does, or with `is_json` as Kubernetes' components do when asked
+    for it; `vmodule` holds (module pattern, level) pairs.
 
     Other libraries are heard from WARNING on. A second call replaces what the first set up.
     """
     patterns = tuple(vmodule)
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(KlogFormatter())
+    handler = FloodHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if is_json else KlogFormatter())
     if patterns:
         handler.addFilter(_ModuleLevels(verbosity, patterns))
     handler.addFilter(TokenFilter())
@@ -65,13 +73,25 @@ def level_of(verbosity: int) -> int:
     return max(logging.INFO - verbosity, 1)
 
 
-def structured(message: str, **pairs: object) -> str:
-    """The structured form of klog: `"command failed" err="..."`."""
-    shown = (
-        f"{key}={value}" if isinstance(value, int | float) else f"{key}={_quoted(str(value))}"
-        for key, value in pairs.items()
-    )
-    return " ".join((_quoted(message), *shown))
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """A message with values beside it. As text klog's form: `"command failed" err="..."`."""
+
+    message: str
+    pairs: tuple[tuple[str, str | int | float], ...]
+
+    def __str__(self) -> str:
+        """On one line."""
+        shown = (
+            f"{key}={_quoted(value) if isinstance(value, str) else value}"
+            for key, value in self.pairs
+        )
+        return " ".join((_quoted(self.message), *shown))
+
+
+def structured(message: str, **pairs: str | float) -> Structured:
+    """What `_LOG.error("%s", ...)` takes to write such a line, or such keys in JSON."""
+    return Structured(message, tuple(pairs.items()))
 
 
 def masked(text: str) -> str:
@@ -109,11 +129,43 @@ class KlogFormatter(logging.Formatter):
         return masked(line)
 
 
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, with the keys of Kubernetes' component-base; secrets masked.
+
+    `ts` is in milliseconds; `v` is the level, which errors lack.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields: dict[str, str | int | float] = {
+            "ts": record.created * 1000,
+            "caller": f"{record.filename}:{record.lineno}",
+        }
+        said = _said(record)
+        fields["msg"] = masked(said.message)
+        if record.levelno < logging.ERROR:
+            fields["v"] = max(logging.INFO - record.levelno, 0)
+        for key, value in said.pairs:
+            fields[key] = masked(value) if isinstance(value, str) else value
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            fields["stacktrace"] = UNREADABLE if _TOKEN_REVIEW.search(trace) else masked(trace)
+        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+
+def _said(record: logging.LogRecord) -> Structured:
+    """What the record says, apart from its values if it has some."""
+    for said in (record.msg, *(record.args if isinstance(record.args, tuple) else ())):
+        if isinstance(said, Structured):
+            return said
+    return Structured(record.getMessage(), ())
+
+
 class _ModuleLevels(logging.Filter):
-    """`--vmodule`: a module whose name matches a pattern has its own level.
+    """`--vmodule`: a module whose name matches a pattern is heard at that level too, as in klog.
 
     A pattern is matched with the module's last part, one with a slash with the whole path; klog's
-    `.go` does not exist here.
+    `.go` does not exist here. Of several patterns the first counts.
     """
 
     def __init__(self, verbosity: int, patterns: tuple[tuple[str, int], ...]) -> None:
@@ -130,7 +182,7 @@ class _ModuleLevels(logging.Filter):
         for pattern, level in self._patterns:
             subject = path if "/" in pattern else path.rpartition("/")[2]
             if fnmatch.fnmatchcase(subject, pattern):
-                return level
+                return max(level, self._verbosity)
         return self._verbosity
 
 

@@ -1,0 +1,71 @@
+"""Lines of one kind are rationed, and what was left out is told."""
+
+import io
+import logging
+
+from pyrbacproxy.observe.flood import LINES_A_SECOND, RATION, FloodHandler
+
+
+class Log:
+    """A handler with a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.stream = io.StringIO()
+        self.handler = FloodHandler(self.stream)
+        self.handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        self.now = 1000.0
+
+    def write(self, text: str, kind: str = "", times: int = 1) -> None:
+        for _ in range(times):
+            record = logging.LogRecord("n", logging.ERROR, "f.py", 1, "%s", (text,), None)
+            record.created = self.now
+            if kind:
+                setattr(record, RATION, kind)
+            self.handler.handle(record)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+
+def test_a_line_without_a_kind_is_always_written() -> None:
+    log = Log()
+    log.write("x", times=100)
+    assert len(log.lines) == 100
+
+
+def test_of_each_kind_so_many_are_written_a_second() -> None:
+    log = Log()
+    log.write("a", "unauthenticated", times=1000)
+    log.write("b", "upstream", times=3)
+    assert log.lines.count("ERROR a") == LINES_A_SECOND
+    assert log.lines.count("ERROR b") == 3
+
+
+def test_what_was_left_out_is_told_before_the_next_line() -> None:
+    log = Log()
+    log.write("a", "unauthenticated", times=LINES_A_SECOND + 7)
+    log.now += 1.0
+    log.write("x")
+    log.write("a", "unauthenticated")
+    assert log.lines[LINES_A_SECOND:] == [
+        "ERROR Left out 7 more lines like this within a second: unauthenticated",
+        "ERROR x",
+        "ERROR a",
+    ]
+
+
+def test_nothing_is_told_when_nothing_was_left_out() -> None:
+    log = Log()
+    for _ in range(3):
+        log.write("a", "denied", times=LINES_A_SECOND)
+        log.now += 1.5
+    assert log.lines == ["ERROR a"] * (3 * LINES_A_SECOND)
+
+
+def test_a_clock_that_is_set_back_silences_nobody() -> None:
+    log = Log()
+    log.write("a", "denied", times=LINES_A_SECOND + 1)
+    log.now -= 3600.0
+    log.write("b", "denied")
+    assert log.lines[-1] == "ERROR b"
