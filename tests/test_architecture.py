@@ -32,7 +32,8 @@ ALLOWED: dict[str, str] = {
     "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
     "certificates": "config.settings tls.*",
     "assembly": "access admin.* certificates endpoints authn.* authz.* config.settings dataplane.* "
-    "egress_proxy handler http1.* kube.* measuring observe.* peer record reviews tls.* user",
+    "egress_proxy handler http1.* http2.* kube.* measuring observe.* peer record reviews tls.* "
+    "user",
     "commands.demo": "demo.*",
     "commands.arguments": "",
     "commands.audit": "commands.arguments commands.audit_report node.*",
@@ -112,6 +113,16 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",
     "dataplane.peer_source": "peer tls.client_chain",
     "dataplane.request_queue": "http1.errors http1.parser",
+    "http2.upstream_heads": "http1.errors http1.head http1.head_bytes http1.parser",
+    "http2.upstream_goaway": "http1.errors",
+    "http2.upstream_greeting": "",
+    "http2.upstream_stream": "dataplane.deadline dataplane.limits dataplane.sinks http1.errors "
+    "http1.framing http1.head http1.parser http2.upstream_heads",
+    "http2.upstream_connection": "dataplane.deadline dataplane.limits http1.errors "
+    "http2.upstream_goaway http2.upstream_heads http2.upstream_stream",
+    "http2.upstream_connector": "dataplane.dial dataplane.limits dataplane.sinks "
+    "dataplane.upstream dataplane.upstream_connection http2.upstream_connection "
+    "http2.upstream_greeting http2.upstream_heads",
     "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
     "admin.negotiation admin.version handler http1.head http1.response record refusals reviews",
     "admin.access": "admin.attributes authn.authenticator authz.attributes authz.authorizer "
@@ -246,7 +257,8 @@ PURE = (
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
     "dataplane.heads dataplane.request_side dataplane.response_side dataplane.response_state "
     "dataplane.services dataplane.sinks dataplane.tunnel "
-    "dataplane.peer_source dataplane.request_queue observe.metrics observe.gauges startup.gate "
+    "dataplane.peer_source dataplane.request_queue http2.upstream_goaway http2.upstream_heads "
+    "observe.metrics observe.gauges startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens"
 )
 
@@ -269,7 +281,7 @@ RIM = {
 WORLDLY_CALLS = {
     *("open", "print", "input", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
 }
-MAY_CREATE_TASKS = "app opening kube.reviewer dataplane.*"
+MAY_CREATE_TASKS = "app opening kube.reviewer dataplane.* http2.*"
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 
 MODULE_LINES = 400

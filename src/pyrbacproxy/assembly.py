@@ -30,7 +30,7 @@ from pyrbacproxy.dataplane.listener import Listener
 from pyrbacproxy.dataplane.peer_source import PeerSource
 from pyrbacproxy.dataplane.secure_transport import SecureTransport
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.upstream import Connector, destination
+from pyrbacproxy.dataplane.upstream import Connector, destination, dialler
 from pyrbacproxy.endpoints import (
     UpstreamWatch,
     WatchedClient,
@@ -41,6 +41,7 @@ from pyrbacproxy.endpoints import (
     uncounted,
 )
 from pyrbacproxy.handler import Handler
+from pyrbacproxy.http2.upstream_connector import Http2Connector
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.reviewer import Reviewer
@@ -51,6 +52,7 @@ from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import ExchangeRecord
 from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR
+from pyrbacproxy.tls.upstream_context import UpstreamContext
 
 Sockets = list[socket.socket]
 OnClosed = Callable[[ClientTransport], None]
@@ -71,10 +73,7 @@ class Assembly:
         self._reviewer = Reviewer(self._watched_client, settings.kube or KubeSettings())
         self._upstream_watch = UpstreamWatch()
         self.startup_gate: Look = lambda: Check("startup-gate")
-        tls = certificates.upstream
-        self.connector = Connector(
-            settings.upstream, settings.limits, context=None if tls is None else lambda: tls.current
-        )
+        self.connector = _connector(settings, certificates.upstream)
         authenticator = _authenticator(settings)
         access = _access(settings, authenticator)
         checks = self._checks(is_stopping)
@@ -225,6 +224,20 @@ class Assembly:
             return Downstream(transport, self._proxied, peer=lambda: peer, loop=loop)
 
         return ClientTransport(downstream, limits=self._limits, loop=loop, on_closed=on_closed)
+
+
+def _connector(settings: Settings, tls: UpstreamContext | None) -> Connector | Http2Connector:
+    """What finds the upstream's connections: over HTTP/2 only where that can be (reference 6.4)."""
+    upstream, limits = settings.upstream, settings.limits
+    context = None if tls is None else lambda: tls.current
+    if tls is not None and upstream.offers_http2:
+        http1 = Connector(upstream, limits, context=tls.http1)
+    elif upstream.is_h2c:
+        http1 = None
+    else:
+        return Connector(upstream, limits, context=context)
+    dial = dialler(upstream, limits, context)
+    return Http2Connector(limits, dial, scheme=upstream.scheme, http1=http1)
 
 
 def _authenticator(settings: Settings) -> Authenticator:

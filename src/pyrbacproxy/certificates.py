@@ -26,9 +26,12 @@ class Certificates:
         # For the endpoints port alone, until the pair is whole.
         self._stand_in: SSL.Context | None = None
         tls, upstream = settings.tls, settings.upstream
-        if upstream.scheme == "https":
+        if upstream.is_tls:
             self.upstream = UpstreamContext(
-                upstream.ca_file, upstream.client_certificate_file, upstream.client_key_file
+                upstream.ca_file,
+                upstream.client_certificate_file,
+                upstream.client_key_file,
+                offers_http2=upstream.offers_http2,
             )
         self.reloader = TlsReloader(
             tls,

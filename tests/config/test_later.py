@@ -30,7 +30,7 @@ def other_value(flag: Flag) -> str:
 
 def test_the_flags_that_come_later_are_known() -> None:
     assert {flag.name for flag in LATER} == {
-        *("upstream-force-h2c", "http2-prefer", "access-log"),
+        *("http2-prefer", "access-log"),
         *("oidc-issuer", "oidc-clientID", "oidc-groups-claim", "oidc-username-claim"),
         *("oidc-username-prefix", "oidc-groups-prefix", "oidc-sign-alg", "oidc-ca-file"),
         "stale-review-period",

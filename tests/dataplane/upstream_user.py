@@ -13,6 +13,7 @@ class User:
     def __init__(self, *, is_request_ended: bool = True) -> None:
         self.told: list[object] = []
         self.heard = b""
+        self.upstream_head = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
         self.upstream: UpstreamSink | None = None
         self.is_request_ended = is_request_ended
         self.wants_upstream = True

@@ -114,7 +114,7 @@ _UPSTREAM = Group(
         ),
         _text("upstream-client-cert-file", "The client certificate for the upstream, PEM."),
         _text("upstream-client-key-file", "The key of --upstream-client-cert-file, PEM."),
-        _later(_switch("upstream-force-h2c", "Speak plain HTTP/2 to the upstream.")),
+        _switch("upstream-force-h2c", "Speak HTTP/2 without TLS to the upstream, https or not."),
     ),
 )
 

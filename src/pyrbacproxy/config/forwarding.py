@@ -35,6 +35,7 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
         ca_file=options.text("upstream-ca-file"),
         client_certificate_file=options.text("upstream-client-cert-file"),
         client_key_file=options.text("upstream-client-key-file"),
+        is_h2c=options.is_on("upstream-force-h2c"),
     )
     if not settings.scheme:
         findings.warn(
@@ -42,8 +43,13 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
         )
         return settings
     has_pair = settings.client_certificate_file and settings.client_key_file
-    if settings.scheme == "http" and (settings.ca_file or has_pair):
-        findings.warn("--upstream-ca-file and --upstream-client-* have no effect for http://")
+    if not settings.is_tls and (settings.ca_file or has_pair):
+        why = "with --upstream-force-h2c" if settings.is_h2c else "for http://"
+        findings.warn(f"--upstream-ca-file and --upstream-client-* have no effect {why}")
+    if settings.is_h2c:
+        if settings.scheme == "https":
+            findings.warn(f"--upstream={shown}: --upstream-force-h2c goes there without TLS")
+        return settings
     proxy = proxy_for(proxies, settings.scheme, settings.host, settings.port)
     return replace(settings, proxy=proxy)
 

@@ -255,6 +255,9 @@ class UpstreamUser(Protocol):
     hands by then.
     """
 
+    upstream_head: bytes
+    """What `UpstreamSink.begin` will be given: it may ask for what not every upstream has."""
+
     @property
     def is_request_ended(self) -> bool:
         """Whether the upstream has the whole request, so that it may serve another one."""

@@ -28,7 +28,8 @@ class UpstreamSettings:
     `scheme` is "http", "https" or "" (unusable: every forwarded request answers 502, reference
     1.2). `base_path` and `raw_query` are joined to each request's (reference 4.1.3). `host` has no
     brackets. `ca_file` "" means the system's roots; the client pair is both or neither. `proxy` is
-    the egress proxy that applies to this upstream.
+    the egress proxy that applies to this upstream. `is_h2c`: HTTP/2 by prior knowledge, without TLS
+    or proxy whatever the scheme.
     """
 
     scheme: str = ""
@@ -40,6 +41,17 @@ class UpstreamSettings:
     client_certificate_file: str = ""
     client_key_file: str = ""
     proxy: ProxyAddress | None = None
+    is_h2c: bool = False
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.scheme == "https" and not self.is_h2c
+
+    @property
+    def offers_http2(self) -> bool:
+        """Whether the upstream may choose HTTP/2 in the TLS handshake (reference 6.4)."""
+        return self.is_tls and not self.ca_file
 
 
 def destination(settings: UpstreamSettings) -> Destination:
@@ -58,12 +70,25 @@ def destination(settings: UpstreamSettings) -> Destination:
     )
 
 
+def dialler(
+    settings: UpstreamSettings, limits: Limits, context: Callable[[], ssl.SSLContext] | None = None
+) -> Dialler:
+    """What dials there. `context` gives the TLS context whenever it is needed (it may change)."""
+    return Dialler(
+        limits,
+        scheme="https" if settings.is_tls else "http",
+        host=settings.host,
+        port=settings.port,
+        proxy=settings.proxy,
+        context=context,
+    )
+
+
 class Connector:
     """Upstream connections on demand, kept alive between exchanges.
 
-    `context` gives the TLS context for an https upstream whenever one is dialled (it may change);
-    it is not asked for http. `sinks.Connector` is what exchanges see of it. Must be made inside the
-    running loop, or be given one.
+    `context` is as for `dialler`. `sinks.Connector` is what exchanges see of it. Must be made
+    inside the running loop, or be given one.
     """
 
     def __init__(
@@ -80,16 +105,14 @@ class Connector:
         self._last_received: ResponseReceived | None = None
         self._is_last_persistent = False
         self._settings = settings
-        self._dialler = Dialler(
-            limits,
-            scheme=settings.scheme,
-            host=settings.host,
-            port=settings.port,
-            proxy=settings.proxy,
-            context=context,
-        )
+        self._dialler = dialler(settings, limits, context)
         self._pool: Pool[UpstreamConnection] = Pool(limits.max_idle_upstreams)
         self._dials: set[asyncio.Task[None]] = set()
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a connection waits for an exchange."""
+        return len(self._pool) > 0
 
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         """Give `user` an idle connection now, or a new one later; or tell that there is none."""

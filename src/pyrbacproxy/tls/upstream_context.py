@@ -10,7 +10,9 @@ from pyrbacproxy.tls.contexts import read_pair
 from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles, read_file
 
 
-def upstream_context(ca_file: str, certificate_file: str, key_file: str) -> ssl.SSLContext:
+def upstream_context(
+    ca_file: str, certificate_file: str, key_file: str, *, offers_http2: bool = False
+) -> ssl.SSLContext:
     """A context that checks chain and host name; "" means system roots, or no client pair.
 
     Raises TlsFileError.
@@ -19,6 +21,8 @@ def upstream_context(ca_file: str, certificate_file: str, key_file: str) -> ssl.
     # As Go: a host name is a SAN, and every certificate in the file is an anchor.
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if offers_http2:
+        context.set_alpn_protocols(["h2", "http/1.1"])
     if ca_file:
         context.load_verify_locations(cadata=_anchors(read_file(ca_file), ca_file))
     else:
@@ -41,14 +45,36 @@ class UpstreamContext:
 
     current: ssl.SSLContext
 
-    def __init__(self, ca_file: str, certificate_file: str, key_file: str) -> None:
+    def __init__(
+        self, ca_file: str, certificate_file: str, key_file: str, *, offers_http2: bool = False
+    ) -> None:
+        self._http1: ssl.SSLContext | None = None
+
+        def make(*, offers_http2: bool) -> ssl.SSLContext:
+            return upstream_context(ca_file, certificate_file, key_file, offers_http2=offers_http2)
+
         def use(_contents: tuple[bytes, ...]) -> None:
             # `ssl` takes a pair by path only. Files changed meanwhile differ at the next check.
-            self.current = upstream_context(ca_file, certificate_file, key_file)
+            self.current = make(offers_http2=offers_http2)
+            self._http1 = None
+
+        self._make = make
 
         paths = tuple(dict.fromkeys(filter(None, (ca_file, certificate_file, key_file))))
         self.files = WatchedFiles("upstream CA or client certificate", paths, use)
         self.files.load()
+
+    def http1(self) -> ssl.SSLContext:
+        """The same without an offer of HTTP/2; made when it is first asked for.
+
+        Raises OSError for files that have become bad since.
+        """
+        if self._http1 is None:
+            try:
+                self._http1 = self._make(offers_http2=False)
+            except TlsFileError as error:
+                raise OSError(str(error)) from error
+        return self._http1
 
 
 def _anchors(text: bytes, path: str) -> bytes:

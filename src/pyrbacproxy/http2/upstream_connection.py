@@ -1,0 +1,288 @@
+"""The `asyncio.Protocol` towards an upstream that speaks HTTP/2: one connection, many streams."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from h2 import events
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from pyrbacproxy.dataplane.deadline import Deadline, StallWatch
+from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http2 import upstream_heads
+from pyrbacproxy.http2.upstream_goaway import GoAway, GoAways
+from pyrbacproxy.http2.upstream_stream import WINDOW_BYTES, UpstreamStream
+
+# For all streams together: opened at once, for each has a window of its own.
+_CONNECTION_WINDOW_BYTES = 4_194_304
+_FIRST_WINDOW_BYTES = 65_535
+_FRAME_BYTES = 65_536
+# An upstream names the size of the table that we remember its requests in.
+_TABLE_BYTES = 4096
+# Where an upstream names no limit; Go's client has the same.
+_MOST_STREAMS = 1000
+_LAST_STREAM_ID = 2**31 - 1
+# Answers to PING and SETTINGS that an upstream asks for and doesn't read.
+_MOST_UNREAD_BYTES = 1_048_576
+
+
+class Keeper(Protocol):
+    """Whose connections they are; `http2.upstream_connector` has the one implementation."""
+
+    limits: Limits
+    loop: asyncio.AbstractEventLoop
+    scheme: bytes
+
+    def freed(self) -> None:
+        """There may be room for another stream."""
+        ...
+
+    def forget(self, connection: "UpstreamConnection") -> None:
+        """No stream may be begun on it any more."""
+        ...
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection. `settled` is told once whether the upstream speaks HTTP/2."""
+
+    def __init__(self, keeper: Keeper, settled: Callable[[bool], None]) -> None:
+        self._keeper = keeper
+        self.limits = limits = keeper.limits
+        self.loop = loop = keeper.loop
+        self.h2 = _client(limits)
+        self.is_write_paused = False
+        self.has_served = False
+        self._settled: Callable[[bool], None] | None = settled
+        self._transport: asyncio.Transport | None = None
+        self._goaways = GoAways()
+        self._streams: dict[int, UpstreamStream] = {}
+        self._is_going = False
+        self._unopened = 0
+        self._idle = Deadline(loop, self.close)
+        self._stall = StallWatch(
+            loop,
+            limits.write_stall_seconds,
+            pending_bytes=self._pending_bytes,
+            stalled=lambda: self._lose("upstream stopped reading"),
+        )
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected, TLS handshake included."""
+        tcp = cast("asyncio.Transport", transport)
+        tcp.set_write_buffer_limits(self.limits.write_high_water_bytes)
+        self._transport = tcp
+        self.h2.initiate_connection()
+        self.h2.increment_flow_control_window(_CONNECTION_WINDOW_BYTES - _FIRST_WINDOW_BYTES)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Some frames."""
+        touched: dict[int, UpstreamStream] = {}
+        try:
+            for piece in self._goaways.feed(data):
+                if isinstance(piece, GoAway):
+                    self._go_away(piece)
+                    continue
+                for event in self.h2.receive_data(piece):
+                    self._take(event, touched)
+        except (ProtocolError, RemoteProtocolError):
+            self.flush()
+            self._lose("upstream broke HTTP")
+            return
+        for stream in touched.values():
+            stream.flush()
+        self._open_window()
+        self.flush()
+        if self._pending_bytes() > _MOST_UNREAD_BYTES + self.limits.write_high_water_bytes:
+            self._lose("upstream stopped reading")
+
+    def eof_received(self) -> None:
+        """The upstream ended its sending: nothing can be answered any more."""
+        self._lose("upstream closed early")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Closed, by whomever."""
+        self._transport = None
+        self._lose("upstream closed early" if exc is None else "upstream connection lost")
+
+    def pause_writing(self) -> None:
+        """The write buffer is over its mark."""
+        self.is_write_paused = True
+        self._stall.start()
+
+    def resume_writing(self) -> None:
+        """The write buffer is low again."""
+        self.is_write_paused = False
+        self._stall.stop()
+        self._send_more()
+
+    # For the connector
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be used."""
+        return (
+            self._transport is not None and not self._is_going and not self._transport.is_closing()
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no stream is open: it may be stale without our knowing."""
+        return not self._streams
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another stream may be begun now."""
+        most = min(self.h2.remote_settings.max_concurrent_streams, _MOST_STREAMS)
+        return self.is_open and len(self._streams) < most
+
+    def stream(self) -> UpstreamStream:
+        """For one request; it counts from `begin` on."""
+        return UpstreamStream(self)
+
+    def close(self) -> None:
+        """Say goodbye and close; streams that are left are lost."""
+        if self._transport is not None and not self._transport.is_closing():
+            self.h2.close_connection()
+            self.flush()
+            self._transport.close()
+        self._end("upstream connection closed")
+
+    # What streams ask for
+
+    def open(self, stream: UpstreamStream, head: bytes, *, is_whole: bool) -> int:
+        """Send a request head, as HTTP/1.1 writes it; the new stream's id."""
+        self._idle.clear()
+        stream_id = self.h2.get_next_available_stream_id()
+        if stream_id + 2 > _LAST_STREAM_ID:
+            self._go()
+        fields = upstream_heads.request_fields(head, self._keeper.scheme)
+        self.h2.send_headers(stream_id, fields, end_stream=is_whole)
+        self._streams[stream_id] = stream
+        self.flush()
+        return stream_id
+
+    def is_alive(self, stream_id: int) -> bool:
+        """Whether `h2` still sends on it: it knows of a reset before it has told."""
+        found = self.h2.streams.get(stream_id)
+        return found is not None and not found.closed
+
+    def flush(self) -> None:
+        """Send what `h2` has ready."""
+        data = self.h2.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+    def release(self, stream: UpstreamStream, error: ErrorCodes | None) -> None:
+        """The stream is over; reset it with `error` unless it has ended both ways."""
+        if self._streams.pop(stream.id, None) is None:
+            return
+        if error is not None and self.is_alive(stream.id):
+            self.h2.reset_stream(stream.id, error)
+        if self._streams:
+            self._keeper.freed()
+        elif self._is_going:
+            self.close()
+        else:
+            self._idle.set(self.limits.upstream_idle_seconds)
+            self._keeper.freed()
+
+    # What comes
+
+    def _take(self, event: events.Event, touched: dict[int, UpstreamStream]) -> None:
+        if isinstance(event, events.RemoteSettingsChanged):
+            self._settle()
+        elif isinstance(event, events.WindowUpdated):
+            self._send_more(event.stream_id)
+        elif isinstance(event, events.DataReceived):
+            # What a stream holds back is bounded by its own window.
+            self._unopened += event.flow_controlled_length
+        stream = self._streams.get(getattr(event, "stream_id", None) or 0)
+        if stream is not None:
+            touched[stream.id] = stream
+            stream.take(event)
+
+    def _settle(self) -> None:
+        encoder = self.h2.encoder
+        encoder.header_table_size = min(encoder.header_table_size, _TABLE_BYTES)
+        if self._settled is not None:
+            self._settled(True)
+            self._settled = None
+            self._idle.set(self.limits.upstream_idle_seconds)
+        self._send_more()
+        self._keeper.freed()
+
+    def _go_away(self, last: GoAway) -> None:
+        self._go()
+        for stream in [found for key, found in self._streams.items() if key > last.last_stream_id]:
+            stream.was_refused = True
+            stream.lose("upstream refused the stream", ErrorCodes.CANCEL)
+        if not self._streams:
+            self.close()
+
+    def _go(self) -> None:
+        """Begin no more streams."""
+        self._is_going = True
+        self._keeper.forget(self)
+
+    def _send_more(self, stream_id: int | None = 0) -> None:
+        """A window opened: of a stream, or of the connection."""
+        streams = [self._streams[stream_id]] if stream_id in self._streams else ()
+        for stream in streams or list(self._streams.values()):
+            stream.send_more()
+
+    def _open_window(self) -> None:
+        if self._unopened >= WINDOW_BYTES:
+            opened, self._unopened = self._unopened, 0
+            self.h2.increment_flow_control_window(opened)
+
+    def _lose(self, failure: str) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(failure)
+
+    def _end(self, failure: str) -> None:
+        self._go()
+        self._idle.cancel()
+        self._stall.cancel()
+        if self._settled is not None:
+            self._settled(False)
+            self._settled = None
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.lose(failure, None)
+
+    def _pending_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+def _client(limits: Limits) -> H2Connection:
+    """Our end; what it checks of heads is checked by `upstream_heads`, stream by stream."""
+    h2 = H2Connection(
+        H2Configuration(
+            client_side=True,
+            header_encoding=None,
+            validate_inbound_headers=False,
+            normalize_inbound_headers=False,
+            validate_outbound_headers=False,
+        )
+    )
+    h2.local_settings = Settings(
+        client=True,
+        initial_values={
+            SettingCodes.ENABLE_PUSH: 0,
+            SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
+            SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
+            SettingCodes.MAX_HEADER_LIST_SIZE: limits.max_header_bytes,
+        },
+    )
+    h2.max_inbound_frame_size = _FRAME_BYTES
+    h2.decoder.max_header_list_size = limits.max_header_bytes
+    return h2
