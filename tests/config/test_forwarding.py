@@ -132,6 +132,30 @@ def test_tls_flags_without_tls_are_told(pki: Path) -> None:
     assert "have no effect for http://" in findings.warnings[0]
 
 
+def test_h2c_takes_neither_tls_nor_a_proxy(pki: Path) -> None:
+    settings, findings = upstream(
+        "--upstream=https://far.test",
+        "--upstream-force-h2c",
+        f"--upstream-ca-file={pki}/ca.crt",
+        proxies=EgressProxies(http=PROXY, https=PROXY),
+    )
+    assert settings.is_h2c
+    assert not settings.is_tls
+    assert not settings.offers_http2
+    assert settings.port == 443
+    assert settings.proxy is None
+    assert "have no effect with --upstream-force-h2c" in findings.warnings[0]
+    assert "goes there without TLS" in findings.warnings[1]
+
+
+def test_http_2_is_offered_where_no_authority_is_named(pki: Path) -> None:
+    assert upstream("--upstream=https://h")[0].offers_http2
+    assert not upstream("--upstream=http://h")[0].offers_http2
+    named, _ = upstream("--upstream=https://h", f"--upstream-ca-file={pki}/ca.crt")
+    assert named.is_tls
+    assert not named.offers_http2
+
+
 def test_dec_d34_the_egress_proxy_is_chosen_here() -> None:
     proxies = EgressProxies(http=PROXY)
     assert upstream("--upstream=http://far.test", proxies=proxies)[0].proxy == PROXY

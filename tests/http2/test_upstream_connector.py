@@ -243,11 +243,12 @@ async def test_https_that_chooses_http_2(tmp_path: Path) -> None:
         for user in users:
             await until(user.over.is_set)
             assert user.heard == b"/"
+        # All but one were dialled for nothing, as nobody knew.
+        await until(lambda: not connector._dials)
+        assert len(connector._connections) == 1
         sessions = len(server.sessions)
         assert (await asked(connector)).heard == b"/"
         assert len(server.sessions) == sessions
-        # All but one were dialled for nothing, as nobody knew.
-        assert len(connector._connections) == 1
 
 
 async def test_https_that_chooses_http_1(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import contextlib
 import ssl
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,47 @@ def test_changed_files_make_a_new_context(tmp_path: Path) -> None:
     context.files.check()
     assert context.current is not first
     handshake(context.current, upstream(CA, "localhost"))
+
+
+def chosen(context: ssl.SSLContext) -> str | None:
+    """What a server that knows both protocols makes of the offer."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.set_alpn_protocols(["h2", "http/1.1"])
+    with tempfile.NamedTemporaryFile() as pair:
+        leaf = issue("CN=h", issuer=CA, hours=YEARS)
+        pair.write(leaf.pem + leaf.key_pem())
+        pair.flush()
+        server.load_cert_chain(pair.name)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (context.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True))
+    for end in ends * 2:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return ends[1].selected_alpn_protocol()
+
+
+def test_http_2_is_offered_where_it_may_be(tmp_path: Path) -> None:
+    paths = files(tmp_path, ca=CA.pem)
+    assert chosen(UpstreamContext(*paths).current) is None
+    context = UpstreamContext(*paths, offers_http2=True)
+    without = context.http1()
+    assert context.http1() is without
+    assert chosen(context.current) == "h2"
+    assert chosen(without) is None
+    Path(paths[0]).write_bytes(OTHER_CA.pem)
+    context.files.check()
+    assert context.http1() is not without
+    assert chosen(context.current) == "h2"
+
+
+def test_files_that_became_bad_are_no_tls_error(tmp_path: Path) -> None:
+    paths = files(tmp_path, ca=CA.pem)
+    context = UpstreamContext(*paths, offers_http2=True)
+    Path(paths[0]).write_bytes(b"half written\n")
+    with pytest.raises(OSError, match="holds no certificate"):
+        context.http1()
 
 
 def test_bad_files_end_the_start(tmp_path: Path) -> None:
