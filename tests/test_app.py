@@ -53,6 +53,7 @@ def settings() -> Settings:
         attributes=AttributeSettings(),
         static_rules=(),
         audiences=(),
+        oidc=None,
         kube=None,
         limits=Limits(shutdown_grace_seconds=5),
         gate=GateSettings(),

@@ -32,8 +32,8 @@ ALLOWED: dict[str, str] = {
     "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
     "certificates": "config.settings tls.*",
     "assembly": "access admin.* certificates endpoints authn.* authz.* config.settings dataplane.* "
-    "egress_proxy handler http1.* http2.* kube.* measuring observe.* peer record reviews tls.* "
-    "user",
+    "egress_proxy handler http1.* http2.* kube.* measuring observe.* oidc.* peer record reviews "
+    "tls.* user",
     "commands.demo": "demo.*",
     "commands.arguments": "",
     "commands.audit": "commands.arguments commands.audit_report node.*",
@@ -53,6 +53,8 @@ ALLOWED: dict[str, str] = {
     "config.listening": "config.address config.findings config.options config.settings "
     "tls.contexts tls.names",
     "config.starting": "config.findings config.options startup.gate",
+    "config.oidc": "config.findings config.options egress_proxy oidc.settings tls.upstream_context "
+    "tls.watched_files",
     "config.upstream_url": "config.values dataplane.upstream",
     "config.forwarding": "config.findings config.options config.upstream_url config.values "
     "dataplane.upstream egress_proxy tls.contexts tls.upstream_context tls.watched_files",
@@ -62,7 +64,7 @@ ALLOWED: dict[str, str] = {
     "config.pages": "admin.status config.findings config.flag_table config.flag_text "
     "config.options config.values config.version",
     "config.settings": "access admin.status authn.identity_headers authz.attributes authz.static "
-    "dataplane.limits dataplane.upstream kube.kubeconfig startup.gate tls.contexts",
+    "dataplane.limits dataplane.upstream kube.kubeconfig oidc.settings startup.gate tls.contexts",
     "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
     "egress_proxy kube.kubeconfig regular_file",
     "access": "authn.authenticator authn.identity_headers authz.attributes authz.authorizer "
@@ -153,6 +155,15 @@ ALLOWED: dict[str, str] = {
     "authz.template_functions": "authz.template",
     "authz.template_format": "authz.template",
     "authz.template_parser": "authz.template authz.template_*",
+    "oidc.settings": "egress_proxy",
+    "oidc.claims": "oidc.settings user",
+    "oidc.key_set": "oidc.claims oidc.settings",
+    "oidc.token": "oidc.claims oidc.key_set oidc.settings user",
+    "oidc.discovery": "http1.head oidc.claims",
+    "oidc.verifier": "oidc.claims oidc.key_set oidc.settings oidc.token reviews user",
+    # its own client, as kube has one: it speaks to a stranger's server, by the same proxies
+    "oidc.fetch": "egress_dial egress_proxy http1.errors http1.head http1.parser http1.writer",
+    "oidc.issuer": "oidc.discovery oidc.fetch oidc.key_set oidc.settings",
     "kube.ttl_cache": "",
     "kube.review_codec": "reviews user",
     "kube.attempt": "reviews",
@@ -259,7 +270,8 @@ PURE = (
     "dataplane.services dataplane.sinks dataplane.tunnel "
     "dataplane.peer_source dataplane.request_queue http2.upstream_goaway http2.upstream_heads "
     "observe.metrics observe.gauges startup.gate "
-    "demo.documents demo.label_selector demo.rbac demo.tokens"
+    "demo.documents demo.label_selector demo.rbac demo.tokens "
+    "oidc.settings oidc.claims oidc.key_set oidc.token oidc.discovery oidc.verifier"
 )
 
 # The rim: what touches the world. Pure modules import none of it, directly or through others.

@@ -1,6 +1,8 @@
 """What is put together answers; the rest is tested by serving (tests/test_app.py, e2e)."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 from pyrbacproxy.assembly import Assembly
@@ -43,3 +45,13 @@ def test_who_says_nothing_about_themselves_is_unauthorized(tmp_path: Path) -> No
     request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     answer = asyncio.run(answer_to(request, settings))
     assert answer.startswith(b"HTTP/1.1 401 "), answer
+
+
+def test_a_proxy_without_an_issuer_loads_nothing_of_oidc() -> None:
+    """What a token library and a client cost would be every proxy's."""
+    code = (
+        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        "print({'jwt', 'pyrbacproxy.oidc.issuer', 'pyrbacproxy.oidc.claims'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,5 +1,6 @@
 """The TLS contexts in use: which pair is shown, and where, until the awaited one is whole."""
 
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyrbacproxy.config.complete import complete
 from pyrbacproxy.config.options import parse
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.demo.pki import Authority, Pair
+from pyrbacproxy.oidc.settings import OidcSettings
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.engine import ServerEngine
@@ -58,6 +60,36 @@ def test_without_files_both_show_one_made_in_memory(settings: Settings) -> None:
     certificates = Certificates(replace(settings, tls=TlsSettings()))
     assert certificates.serving() is certificates.of_endpoints()
     assert "@" in subject(certificates.serving)
+
+
+def test_the_issuer_s_authority_is_kept_fresh(settings: Settings, tmp_path: Path) -> None:
+    ca = tmp_path / "issuer.crt"
+    ca.write_bytes((tmp_path / "demo-ca.crt").read_bytes())
+    oidc = OidcSettings("https://i.test", "c", ca_file=str(ca))
+    certificates = Certificates(replace(settings, tls=TlsSettings(), oidc=oidc))
+    assert certificates.issuer is not None
+    first = certificates.issuer.current
+    certificates.reloader.check()
+    assert certificates.issuer.current is first
+    ca.write_text("half")
+    certificates.reloader.check()
+    assert certificates.issuer.current is first
+    assert "holds no certificate" in certificates.reloader.faults()["OIDC issuer CA"]
+    (tmp_path / "other").mkdir()
+    ca.write_bytes(Authority(tmp_path / "other").certificate_file.read_bytes())
+    certificates.reloader.check()
+    assert certificates.issuer.current is not first
+
+
+def test_an_issuer_without_a_file_is_vouched_for_by_the_system(settings: Settings) -> None:
+    """Not by nobody, nor is it a reason to fail (CHANGELOG of the original, 0.19.0 and 0.19.1)."""
+    oidc = OidcSettings("https://i.test", "c")
+    certificates = Certificates(replace(settings, tls=TlsSettings(), oidc=oidc))
+    assert certificates.issuer is not None
+    context = certificates.issuer.current
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert Certificates(replace(settings, tls=TlsSettings())).issuer is None
 
 
 def test_a_pair_that_nobody_waits_for_must_be_there(settings: Settings) -> None:

@@ -117,7 +117,9 @@ class _Program:
         assembly.warm()
         status = 0
         async with asyncio.TaskGroup() as tasks:
-            reloading = tasks.create_task(self._certificates.reloader.run())
+            background = [tasks.create_task(self._certificates.reloader.run())]
+            if assembly.issuer is not None:
+                background.append(tasks.create_task(assembly.issuer.run()))
             try:
                 if opening is not None:
                     secure = await self._opened(opening)
@@ -129,7 +131,8 @@ class _Program:
             except _NotBoundError as error:
                 status = _failed(*error.problems)
             await self._drain(listeners)
-            reloading.cancel()
+            for task in background:
+                task.cancel()
         await assembly.close()
         return status
 

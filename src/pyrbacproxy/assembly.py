@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
 
@@ -15,7 +16,7 @@ from pyrbacproxy.access import Access
 from pyrbacproxy.admin.health import Check, Look
 from pyrbacproxy.admin.status import Program
 from pyrbacproxy.authn.authenticator import Authenticator, UnionAuthenticator
-from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
+from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator, IdTokenAuthenticator
 from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
 from pyrbacproxy.authz.attributes import AttributeSource
 from pyrbacproxy.authz.authorizer import UnionAuthorizer
@@ -44,7 +45,7 @@ from pyrbacproxy.handler import Handler
 from pyrbacproxy.http2.upstream_connector import Http2Connector
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.kubeconfig import KubeSettings
-from pyrbacproxy.kube.reviewer import Reviewer
+from pyrbacproxy.kube.reviewer import JudgeTokens, Reviewer
 from pyrbacproxy.measuring import MetricsPage
 from pyrbacproxy.observe.decision_log import log_notes
 from pyrbacproxy.observe.loop_lag import LoopLag
@@ -53,6 +54,9 @@ from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import ExchangeRecord
 from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR
 from pyrbacproxy.tls.upstream_context import UpstreamContext
+
+if TYPE_CHECKING:
+    from pyrbacproxy.oidc.issuer import Issuer
 
 Sockets = list[socket.socket]
 OnClosed = Callable[[ClientTransport], None]
@@ -70,7 +74,10 @@ class Assembly:
         self._client = NoApiServer() if settings.kube is None else ApiClient(settings.kube)
         self._metrics = Metrics()
         self._watched_client = WatchedClient(self._client, self._metrics)
-        self._reviewer = Reviewer(self._watched_client, settings.kube or KubeSettings())
+        self.issuer, judge_tokens = _oidc(settings, certificates)
+        self._reviewer = Reviewer(
+            self._watched_client, settings.kube or KubeSettings(), judge_tokens=judge_tokens
+        )
         self._upstream_watch = UpstreamWatch()
         self.startup_gate: Look = lambda: Check("startup-gate")
         self.connector = _connector(settings, certificates.upstream)
@@ -240,7 +247,24 @@ def _connector(settings: Settings, tls: UpstreamContext | None) -> Connector | H
     return Http2Connector(limits, dial, scheme=upstream.scheme, http1=http1)
 
 
+def _oidc(
+    settings: Settings, certificates: Certificates
+) -> tuple["Issuer | None", JudgeTokens | None]:
+    """In OIDC mode the issuer, to be run, and who judges its tokens."""
+    context = certificates.issuer
+    if settings.oidc is None or context is None:
+        return None, None
+    # Imported by those who have an issuer: to the others it would only be memory.
+    from pyrbacproxy.oidc.issuer import Issuer  # noqa: PLC0415
+    from pyrbacproxy.oidc.verifier import Verifier  # noqa: PLC0415
+
+    issuer = Issuer(settings.oidc, lambda: context.current)
+    return issuer, Verifier(settings.oidc, issuer, time.time).ask
+
+
 def _authenticator(settings: Settings) -> Authenticator:
+    if settings.oidc is not None:
+        return IdTokenAuthenticator()
     return UnionAuthenticator(
         (ClientCertificateAuthenticator(), BearerTokenAuthenticator(settings.audiences))
     )

@@ -13,7 +13,7 @@ from pyrbacproxy.tls.watched_files import TlsFileError
 
 
 class Certificates:
-    """The contexts of listeners and upstream, the client CA pool, and their reloader.
+    """The contexts of listeners, upstream and issuer, the client CA pool, and their reloader.
 
     Everything is read once at the making, the pair excepted when the gate waits for it. Raises
     TlsFileError.
@@ -22,6 +22,7 @@ class Certificates:
     def __init__(self, settings: Settings) -> None:
         self.chains = ClientChains()
         self.upstream: UpstreamContext | None = None
+        self.issuer: UpstreamContext | None = None
         self._serving: SSL.Context | None = None
         # For the endpoints port alone, until the pair is whole.
         self._stand_in: SSL.Context | None = None
@@ -33,11 +34,13 @@ class Certificates:
                 upstream.client_key_file,
                 offers_http2=upstream.offers_http2,
             )
+        if settings.oidc is not None:
+            self.issuer = UpstreamContext(settings.oidc.ca_file, name="OIDC issuer CA")
         self.reloader = TlsReloader(
             tls,
             self._use,
             self.chains.replace_pool,
-            () if self.upstream is None else (self.upstream.files,),
+            [made.files for made in (self.upstream, self.issuer) if made is not None],
             is_pair_awaited=settings.gate.waits_for_pair,
         )
         self.reloader.load()

@@ -42,7 +42,7 @@ class PageShown:
 class Decided:
     """Where a decision came from; "" where the step was not reached or did not ask.
 
-    `identity_source` is "certificate", "token" or "none" (an ignored path);
+    `identity_source` is "certificate", "token", "oidc" or "none" (an ignored path);
     `decision_source` is "static", "review" or "none".
     """
 

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from pyrbacproxy.authn.authenticator import Authenticated, Identification, Rejected
-from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
+from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator, IdTokenAuthenticator
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.reviews import (
     Answer,
@@ -210,3 +210,32 @@ def test_a_good_header_comes_first() -> None:
     lines = (authorization(b"Bearer GOOD"), *UPGRADE, protocols(encoded(b"other") + b", chat"))
     _, asked = identified(*lines, answers=(GOOD,))
     assert asked == [TokenReview(BearerToken("GOOD"))]
+
+
+# --- OIDC mode --------------------------------------------------------------------------
+
+
+def identified_by_issuer(
+    *lines: tuple[bytes, bytes], answers: tuple[Answer, ...] = ()
+) -> tuple[Identification, list[Review]]:
+    return drive(IdTokenAuthenticator().authenticate(request(b"/", *lines)), answers)
+
+
+def test_dec_d21_an_issuer_s_user_is_not_put_into_a_group() -> None:
+    lines = (authorization(b"Bearer GOOD"), authorization(b"Basic x"), (b"Accept", b"*/*"))
+    known, asked = identified_by_issuer(*lines, answers=(GOOD,))
+    assert asked == [TokenReview(BearerToken("GOOD"))]
+    assert isinstance(known, Authenticated)
+    assert (known.user, known.source) == (UserInfo("alice", "1", ("dev",)), "oidc")
+    assert known.head.headers == Headers([(b"Accept", b"*/*")])
+
+
+def test_an_issuer_s_token_comes_in_no_protocol_list() -> None:
+    lines = (*UPGRADE, protocols(encoded(b"GOOD") + b", chat"))
+    assert identified_by_issuer(*lines) == (None, [])
+
+
+def test_why_an_issuer_s_token_is_not_accepted_is_for_the_log() -> None:
+    answer = TokenReviewAnswer(authenticated=False, error="expired")
+    rejected, _ = identified_by_issuer(authorization(b"Bearer GOOD"), answers=(answer,))
+    assert rejected == Rejected("bearer token: expired")

@@ -112,6 +112,7 @@ def test_the_whole(folder: Folder) -> None:
         attributes=AttributeSettings(),
         static_rules=(StaticRule(user_name="alice", path="/metrics"),),
         audiences=("a", "b"),
+        oidc=None,
         kube=KubeSettings(kubeconfig=str(folder.path / "kubeconfig")),
         limits=Limits(),
         gate=GateSettings(),
@@ -178,7 +179,7 @@ def test_fr69_problems_of_every_part_are_told_at_once(folder: Folder) -> None:
         "--authorized-ttl=-1s",
         "--unauthorized-ttl=-1s",
         "--proxy-endpoints-port=-1",
-        "--oidc-issuer=http://x",
+        "--oidc-sign-alg=none",
         "--http2-prefer",
         "--auth-header-fields-enabled",
         "--auth-header-user-field-name=a b",
@@ -191,7 +192,7 @@ def test_fr69_problems_of_every_part_are_told_at_once(folder: Folder) -> None:
         *("--allow-paths", "--ignore-paths", "--kubeconfig", "--kube-api-burst"),
         *("--idle-timeout", "--max-connections", "--max-header-bytes", "--shutdown-grace-period"),
         *("--token-cache-ttl", "--authorized-ttl", "--unauthorized-ttl"),
-        *("--proxy-endpoints-port", "--oidc-issuer", "--oidc-clientID", "--http2-prefer"),
+        *("--proxy-endpoints-port", "--oidc-sign-alg", "--http2-prefer"),
         *("--auth-header-user-field-name", "--config-file", "HTTP_PROXY"),
     ):
         assert any(flag in problem for problem in found), flag
@@ -332,6 +333,22 @@ def test_dec_d20_unless_something_else_needs_it(folder: Folder) -> None:
     assert "--kubeconfig" in problems(*USUAL, rule)[0]
     assert "--kubeconfig" in problems(*USUAL, folder.client_ca)[0]
     assert "--kubeconfig" in problems(*USUAL, folder.client_ca, rule, "--auth-token-audiences=a")[0]
+
+
+def test_dec_d20_an_issuer_is_no_reason_to_do_without(folder: Folder) -> None:
+    words = ("--oidc-issuer=https://i.test", "--oidc-clientID=c")
+    found = problems(*USUAL, *words, folder.client_ca, folder.config(RULE))
+    assert len(found) == 1
+    assert "no API server" in found[0]
+
+
+def test_an_issuer_puts_client_certificates_out_of_use(folder: Folder) -> None:
+    words = ("--oidc-issuer=https://i.test", "--oidc-clientID=c")
+    found = settings(*USUAL, *words, folder.kubeconfig, folder.client_ca, *folder.serving)
+    assert found.tls.client_ca_file == ""
+    assert found.warnings == ("--client-ca-file has no effect with --oidc-issuer",)
+    assert found.oidc is not None
+    assert found.oidc.issuer == "https://i.test"
 
 
 def test_dec_d20_a_broken_credential_always_ends_the_start(folder: Folder) -> None:

@@ -31,8 +31,6 @@ def other_value(flag: Flag) -> str:
 def test_the_flags_that_come_later_are_known() -> None:
     assert {flag.name for flag in LATER} == {
         *("http2-prefer", "access-log"),
-        *("oidc-issuer", "oidc-clientID", "oidc-groups-claim", "oidc-username-claim"),
-        *("oidc-username-prefix", "oidc-groups-prefix", "oidc-sign-alg", "oidc-ca-file"),
         "stale-review-period",
     }
 
@@ -53,31 +51,7 @@ def test_its_default_does_not(flag: Flag) -> None:
         (("--logging-format=xml",), "--logging-format=xml: must be one of text, json"),
         (("--zpages-authorization=",), "--zpages-authorization=: must be one of component, node"),
         (("--stale-review-period=61m",), "--stale-review-period=1h1m0s: must be at most 1h"),
-        (("--oidc-sign-alg=none",), "--oidc-sign-alg=none: unknown algorithm"),
-        (("--oidc-issuer=https://i.test",), "--oidc-clientID: must be set when --oidc-issuer is"),
-        (
-            ("--oidc-issuer=https://i.test", "--oidc-username-claim="),
-            "--oidc-username-claim: must not be empty when --oidc-issuer is set",
-        ),
     ],
 )
 def test_values_are_checked_already(words: tuple[str, ...], said: str) -> None:
     assert said in problems(*words)
-
-
-@pytest.mark.parametrize(
-    "issuer",
-    [
-        "http://i.test",
-        "i.test",
-        "https://u@i.test",
-        "https://i.test?a",
-        "https://i.test#a",
-        "https://",
-        "https://[i.test",
-    ],
-)
-def test_the_issuer_is_a_plain_https_url(issuer: str) -> None:
-    said = "--oidc-issuer: must be an https URL without user, password, query or fragment"
-    assert said in problems(f"--oidc-issuer={issuer}", "--oidc-clientID=c")
-    assert said not in problems("--oidc-issuer=https://i.test/realm", "--oidc-clientID=c")

@@ -38,6 +38,21 @@ def test_an_address_keeps_what_the_operator_wrote() -> None:
             id="certificates and rules",
         ),
         pytest.param(
+            ("--kubeconfig={folder}/kube", "--oidc-issuer=https://i", "--oidc-clientID=c"),
+            True,
+            id="an issuer without rules",
+        ),
+        pytest.param(
+            (
+                "--kubeconfig={folder}/kube",
+                "--oidc-issuer=https://i",
+                "--oidc-clientID=c",
+                "--config-file={folder}/rules",
+            ),
+            False,
+            id="an issuer and rules",
+        ),
+        pytest.param(
             ("--client-ca-file={folder}/demo-ca.crt", "--config-file={folder}/rules"),
             False,
             id="no API server",

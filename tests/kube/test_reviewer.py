@@ -536,3 +536,51 @@ async def test_d14_tokens_that_were_good_lately_and_accesses_go_first() -> None:
     world.now += 601.0
     await world.ask(token())
     assert world.client.preferred == [False, True, True, False]
+
+
+# --- tokens that are judged elsewhere ----------------------------------------------------
+
+
+class Judge:
+    """Judges tokens at once, or when it is told to."""
+
+    def __init__(self, *, is_slow: bool = False) -> None:
+        self.asked: list[str] = []
+        self.waiting: list[Callable[[Answer, float], None]] = []
+        self._is_slow = is_slow
+
+    def judge(
+        self, review: TokenReview, resume: Callable[[Answer, float], None]
+    ) -> tuple[Answer, float] | None:
+        self.asked.append(review.token.reveal())
+        if self._is_slow:
+            self.waiting.append(resume)
+            return None
+        return GOOD, 0.0
+
+
+async def test_a_judge_of_tokens_is_asked_each_time_and_the_api_server_for_accesses_alone() -> None:
+    client, judge = FakeClient(ALLOWED), Judge()
+    reviewer = Reviewer(client, KubeSettings(), judge_tokens=judge.judge)
+    for _ in range(2):
+        question = Question()
+        reviewer.run(steps(token("a"), access()), "10.0.0.1", question.done)
+        await question.is_over.wait()
+        # What rests on its word is never used again.
+        assert question.result == ([GOOD, ALLOWED], 0.0)
+    assert judge.asked == ["a", "a"]
+    assert [review for review, _ in client.asked] == [access()]
+
+
+async def test_a_judge_of_tokens_may_take_its_time() -> None:
+    judge = Judge(is_slow=True)
+    reviewer = Reviewer(FakeClient(), KubeSettings(), judge_tokens=judge.judge)
+    question, left = Question(), Question()
+    reviewer.run(steps(token("a")), "10.0.0.1", question.done)
+    reviewer.run(steps(token("b")), "10.0.0.1", left.done)()
+    assert question.result is None
+    for resume in judge.waiting:
+        resume(REFUSED, 0.0)
+    assert question.result == ([REFUSED], 0.0)
+    assert question.waited_for == ("TokenReview",)
+    assert left.result is None

@@ -61,6 +61,7 @@ def test_requests_are_counted_by_outcome_and_class_of_the_status() -> None:
         (TOKEN, BOTH[1:], "token_cache", "subject_access_review"),
         (TOKEN, (), "token_cache", "cache"),
         (Decided(Outcome.DENIED, "a", "token", "review"), (), "token_cache", "cache"),
+        (Decided(Outcome.ALLOWED, "a", "oidc", "static"), BOTH[:1], "oidc", "static"),
         (Decided(Outcome.ALLOWED, "", "none", "none"), (), "none", "none"),
         # Nobody decided: the review failed.
         (Decided(Outcome.ERROR, "a", "certificate", "review"), BOTH[1:], "certificate", ""),

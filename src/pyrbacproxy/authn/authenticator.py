@@ -15,8 +15,8 @@ ALL_UNAUTHENTICATED = "system:unauthenticated"
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """A known user. `source` is "certificate" or "token"; `head` is the request's without the
-    credential it consumed.
+    """A known user. `source` is "certificate", "token" or "oidc"; `head` is the request's without
+    the credential it consumed.
     """
 
     user: UserInfo

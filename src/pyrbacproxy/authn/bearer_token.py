@@ -26,6 +26,7 @@ from pyrbacproxy.reviews import (
 from pyrbacproxy.user import UserInfo
 
 SOURCE = "token"
+OIDC_SOURCE = "oidc"
 _AUTHORIZATION = b"authorization"
 _PROTOCOLS = b"sec-websocket-protocol"
 _PROTOCOL_PREFIX = b"base64url.bearer.authorization.k8s.io."
@@ -49,10 +50,7 @@ class BearerTokenAuthenticator:
         reasons: list[str] = []
         by_header = yield from self._review(_token_of_header(head))
         if isinstance(by_header, UserInfo):
-            # All lines go, those of other schemes too: the one credential was used.
-            stripped = head.headers.without((_AUTHORIZATION,))
-            consumed = RequestHead(head.method, head.target, stripped, head.minor)
-            return Authenticated(by_header, SOURCE, consumed)
+            return Authenticated(by_header, SOURCE, _without_token(head))
         if by_header:
             reasons.append(by_header.reason)
         if _is_websocket(head):
@@ -68,27 +66,61 @@ class BearerTokenAuthenticator:
         """Whose token it is; no token and a rejected one cost no review."""
         if token is None or isinstance(token, Rejected):
             return token
-        try:
-            text = token.decode()
-        except UnicodeDecodeError:
-            return Rejected("bearer token: not UTF-8")
-        answer = yield TokenReview(BearerToken(text), self._audiences)
-        if isinstance(answer, TokenReviewAnswer):
-            return self._user(answer, text)
-        if isinstance(answer, ReviewFailed):
-            return Rejected(f"bearer token: {answer.reason}")
-        return Rejected("bearer token: a TokenReview was answered by an access review")
+        user = yield from _whose(token, self._audiences)
+        return with_authenticated_group(user) if isinstance(user, UserInfo) else user
 
-    def _user(self, answer: TokenReviewAnswer, token: str) -> UserInfo | Rejected:
-        if not answer.authenticated or answer.user is None:
-            # An API server may quote the token in its error.
-            error = answer.error.replace(token, _MASK) or "not accepted"
-            return Rejected(f"bearer token: {error}")
-        # An answer that names no audience comes from an authenticator that did not look at them
-        # (D29).
-        if self._audiences and not set(self._audiences).intersection(answer.audiences or ()):
-            return Rejected("bearer token: not for any of the demanded audiences")
-        return with_authenticated_group(answer.user)
+
+class IdTokenAuthenticator:
+    """OIDC mode: the token of the Authorization header alone, and the groups as it names them.
+
+    Who answers the TokenReview then is `oidc.verifier`. No WebSocket protocols, no audiences, and
+    no `system:authenticated` (reference 3.4).
+    """
+
+    __slots__ = ()
+
+    def authenticate(self, request: Request) -> Reviewed[Identification]:
+        """Judge the Authorization header."""
+        token = _token_of_header(request.head)
+        if token is None:
+            return None
+        user = yield from _whose(token)
+        if isinstance(user, Rejected):
+            return user
+        return Authenticated(user, OIDC_SOURCE, _without_token(request.head))
+
+
+def _whose(token: bytes, audiences: tuple[str, ...] = ()) -> Reviewed[UserInfo | Rejected]:
+    """Whose token it is."""
+    try:
+        text = token.decode()
+    except UnicodeDecodeError:
+        return Rejected("bearer token: not UTF-8")
+    answer = yield TokenReview(BearerToken(text), audiences)
+    if isinstance(answer, TokenReviewAnswer):
+        return _user(answer, text, audiences)
+    if isinstance(answer, ReviewFailed):
+        return Rejected(f"bearer token: {answer.reason}")
+    return Rejected("bearer token: a TokenReview was answered by an access review")
+
+
+def _user(answer: TokenReviewAnswer, token: str, audiences: tuple[str, ...]) -> UserInfo | Rejected:
+    if not answer.authenticated or answer.user is None:
+        # An API server may quote the token in its error.
+        error = answer.error.replace(token, _MASK) or "not accepted"
+        return Rejected(f"bearer token: {error}")
+    # An answer that names no audience comes from an authenticator that did not look at them (D29).
+    if audiences and not set(audiences).intersection(answer.audiences or ()):
+        return Rejected("bearer token: not for any of the demanded audiences")
+    return answer.user
+
+
+def _without_token(head: RequestHead) -> RequestHead:
+    """The head without any Authorization line, those of other schemes too: the one credential was
+    used.
+    """
+    stripped = head.headers.without((_AUTHORIZATION,))
+    return RequestHead(head.method, head.target, stripped, head.minor)
 
 
 def _token_of_header(head: RequestHead) -> bytes | None:

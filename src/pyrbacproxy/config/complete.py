@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
 from pyrbacproxy.authz.paths import PatternError, compile_pattern
-from pyrbacproxy.config import authz_file, forwarding, later, listening, pages, starting
+from pyrbacproxy.config import authz_file, forwarding, later, listening, oidc, pages, starting
 from pyrbacproxy.config.authz_file import AuthorizationFile
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.flag import Fate
@@ -67,6 +67,7 @@ def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problem
         attributes=file.attributes,
         static_rules=file.static_rules,
         audiences=options.texts("auth-token-audiences"),
+        oidc=oidc.oidc(options, proxies, findings),
         kube=_kube(options, environ, file, proxies, findings),
         limits=_limits(options, findings),
         gate=starting.gate(options, findings),
@@ -181,7 +182,8 @@ def _kube(
         for problem in kubeconfig.in_cluster_problems(settings.service_account_folder):
             findings.problem(f"in-cluster configuration: {problem}")
         return replace(settings, server=server)
-    is_complete = options.text("client-ca-file") and file.static_rules
+    has_certificates = options.text("client-ca-file") and not options.text("oidc-issuer")
+    is_complete = has_certificates and file.static_rules
     if is_complete and not options.texts("auth-token-audiences"):
         findings.warn(
             "neither --kubeconfig nor an in-cluster configuration: only client certificates and "

@@ -127,16 +127,19 @@ _AUTHENTICATION = Group(
         _text("auth-header-user-field-name", "The header of the user's name.", "x-remote-user"),
         _text("auth-header-groups-field-name", "The header of the groups.", "x-remote-groups"),
         _text("auth-header-groups-field-separator", "What stands between two groups.", "|"),
-        _later(_text("oidc-issuer", "The issuer's https URL; OIDC is then the only way in.")),
-        _later(_text("oidc-clientID", "The client that an ID token must be meant for.")),
-        _later(_text("oidc-groups-claim", "The claim that holds the groups.", "groups")),
-        _later(_text("oidc-username-claim", "The claim that holds the user's name.", "email")),
-        _later(_text("oidc-username-prefix", "Put before each user's name.")),
-        _later(_text("oidc-groups-prefix", "Put before each group.")),
-        _later(
-            Flag("oidc-sign-alg", Kind.ARRAY, "RS256", "An accepted algorithm; may be repeated.")
+        _text("oidc-issuer", "The issuer's https URL; OIDC is then the only way in."),
+        _text("oidc-clientID", "The client that an ID token must be meant for."),
+        _text("oidc-groups-claim", "The claim that holds the groups.", "groups"),
+        _text("oidc-username-claim", "The claim that holds the user's name.", "email"),
+        _text("oidc-username-prefix", "Put before each user's name."),
+        _text("oidc-groups-prefix", "Put before each group."),
+        Flag(
+            "oidc-sign-alg",
+            Kind.ARRAY,
+            "RS256",
+            "An accepted signature: RS256, ES256, PS256, or with 384 or 512; may be repeated.",
         ),
-        _later(_text("oidc-ca-file", "The authorities that vouch for the issuer, PEM.")),
+        _text("oidc-ca-file", "The authorities that vouch for the issuer, PEM; else the system's."),
     ),
 )
 

@@ -74,8 +74,11 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
 
 
 def tls(options: Options, findings: Findings) -> TlsSettings:
-    """The certificate's flags count only where TLS is served; the client CA is read in any case."""
-    settings = TlsSettings(client_ca_file=options.text("client-ca-file"))
+    """The certificate's flags count only where TLS is served; the client CA is read in any case
+    but OIDC mode, where a certificate says nothing (reference 3.4).
+    """
+    is_oidc = bool(options.text("oidc-issuer"))
+    settings = TlsSettings(client_ca_file="" if is_oidc else options.text("client-ca-file"))
     if options.text("secure-listen-address"):
         settings = replace(
             settings,

@@ -9,6 +9,7 @@ from pyrbacproxy.authz.static import StaticRule
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.oidc.settings import OidcSettings
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
@@ -30,8 +31,9 @@ class Address:
 class Settings:
     """All that the program needs, complete and valid.
 
-    `kube` is None when no API server is needed (D20). `warnings` are lines for the log at start:
-    deprecations, what was accepted without effect, unknown keys outside the strict places (D2).
+    `kube` is None when no API server is needed (D20), `oidc` when there is no
+    issuer. `warnings` are lines for the log at start: deprecations, what was accepted without
+    effect, unknown keys outside the strict places (D2).
     """
 
     secure: Address | None
@@ -43,6 +45,7 @@ class Settings:
     attributes: AttributeSettings
     static_rules: tuple[StaticRule, ...]
     audiences: tuple[str, ...]
+    oidc: OidcSettings | None
     kube: KubeSettings | None
     limits: Limits
     gate: GateSettings
@@ -51,7 +54,8 @@ class Settings:
 
     @property
     def needs_reviews(self) -> bool:
-        """Whether it is certain that the API server will be asked: who is let in by certificate
-        and static rule never needs it.
+        """Whether it is certain that the API server will be asked: who is let in by certificate or
+        ID token and by static rule never needs it.
         """
-        return self.kube is not None and not (self.tls.client_ca_file and self.static_rules)
+        is_known_without = self.tls.client_ca_file or self.oidc is not None
+        return self.kube is not None and not (is_known_without and self.static_rules)

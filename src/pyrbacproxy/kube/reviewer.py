@@ -38,6 +38,8 @@ Key: TypeAlias = bytes | SubjectAccessReview
 Held: TypeAlias = tuple[
     Answer, float
 ]  # until when (monotonic seconds), 0.0 if it may not be used again
+# Judges a token itself: its answer, or None and then it calls what it was given.
+JudgeTokens: TypeAlias = Callable[[TokenReview, Callable[[Answer, float], None]], Held | None]
 
 TOKEN_CAPACITY = 4096
 ACCESS_CAPACITY = 8192
@@ -69,19 +71,23 @@ class Client(Protocol):
 
 
 class Reviewer:
-    """Implements `handler.Runner`."""
+    """Implements `handler.Runner`. With `judge_tokens` the API server is asked for accesses alone,
+    and what becomes of a token is nobody's to remember here.
+    """
 
     def __init__(
         self,
         client: Client,
         settings: KubeSettings,
         *,
+        judge_tokens: JudgeTokens | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._settings = settings
+        self._judge_tokens = judge_tokens
         self._clock = clock
         self._wall_clock = wall_clock
         self._sleep = sleep
@@ -109,6 +115,8 @@ class Reviewer:
         now = self._clock()
         key: Key
         if isinstance(review, TokenReview):
+            if self._judge_tokens is not None:
+                return self._judge_tokens(review, waiter.resume)
             key = self._hashed(review)
             held = self._good_tokens.get(key, now) or self._bad_tokens.get(key, now)
         else:

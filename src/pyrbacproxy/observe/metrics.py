@@ -87,7 +87,7 @@ class Metrics:
             outcome: [0] * 10 for outcome in (*Outcome, UNDECIDED)
         }
         self.authentications = dict.fromkeys(
-            ("certificate", "token_cache", "token_review", "none"), 0
+            ("certificate", "token_cache", "token_review", "oidc", "none"), 0
         )
         self.authorizations = dict.fromkeys(("static", "cache", "subject_access_review", "none"), 0)
         self.request_seconds = Histogram(LATENCY_BOUNDS)

@@ -1,4 +1,4 @@
-"""The stdlib context towards an https upstream: its CA, our client pair, kept fresh (D4)."""
+"""The stdlib context towards an https upstream or issuer, kept fresh: its CA, our pair (D4)."""
 
 import ssl
 
@@ -40,13 +40,19 @@ def upstream_context(
 class UpstreamContext:
     """The context as its files now are: `current` changes when `files` notices a change.
 
-    Raises TlsFileError when they are bad at the start.
+    `name` is what the log calls them. Raises TlsFileError when they are bad at the start.
     """
 
     current: ssl.SSLContext
 
     def __init__(
-        self, ca_file: str, certificate_file: str, key_file: str, *, offers_http2: bool = False
+        self,
+        ca_file: str,
+        certificate_file: str = "",
+        key_file: str = "",
+        *,
+        offers_http2: bool = False,
+        name: str = "upstream CA or client certificate",
     ) -> None:
         self._http1: ssl.SSLContext | None = None
 
@@ -61,7 +67,7 @@ class UpstreamContext:
         self._make = make
 
         paths = tuple(dict.fromkeys(filter(None, (ca_file, certificate_file, key_file))))
-        self.files = WatchedFiles("upstream CA or client certificate", paths, use)
+        self.files = WatchedFiles(name, paths, use)
         self.files.load()
 
     def http1(self) -> ssl.SSLContext:

@@ -1,0 +1,64 @@
+"""An ID token + the issuer's keys + the time → `UserInfo`, or why not (reference 3.4 and 8.1).
+
+What costs least is looked at first, and the key last, so that neither a stranger's token nor an old
+one ever makes us ask the issuer for newer keys. Nothing that is read before the signature is
+verified is used for more than a refusal.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+
+from pyrbacproxy.oidc import claims as token_claims
+from pyrbacproxy.oidc.claims import Refused, json_object
+from pyrbacproxy.oidc.key_set import KeySet
+from pyrbacproxy.oidc.settings import OidcSettings
+from pyrbacproxy.user import UserInfo
+
+MAX_TOKEN_BYTES = 65_536
+# Three parts (RFC 7515 §7.1): five would be encryption, and more than one signature is no compact
+# form.
+_COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
+# Header parameters that change what is signed or how it is read. None is needed for an ID token.
+_DEMANDING = ("crit", "b64", "zip", "enc")
+
+
+def judge(token: str, keys: KeySet, settings: OidcSettings, now: float) -> UserInfo | Refused:
+    """Whose token it is at `now` (seconds since the epoch)."""
+    if len(token) > MAX_TOKEN_BYTES:
+        return Refused("too long")
+    parts = _COMPACT.fullmatch(token)
+    header = _decoded(parts[1]) if parts else None
+    claims = _decoded(parts[2]) if parts else None
+    if header is None or claims is None:
+        return Refused("no JSON Web Token in compact form")
+    reason = token_claims.refusal(claims, settings, now)
+    if reason:
+        return Refused(reason)
+    unsigned = _signature_refusal(token, header, keys, settings)
+    return unsigned or token_claims.user(claims, settings)
+
+
+def _decoded(part: str) -> dict[str, object] | None:
+    # One character is left over where no byte can be.
+    if len(part) % 4 == 1:
+        return None
+    return json_object(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+def _signature_refusal(
+    token: str, header: Mapping[str, object], keys: KeySet, settings: OidcSettings
+) -> Refused | None:
+    algorithm, name = header.get("alg"), header.get("kid", "")
+    if not isinstance(algorithm, str) or algorithm not in settings.algorithms:
+        return Refused("its algorithm is not among --oidc-sign-alg")
+    if any(parameter in header for parameter in _DEMANDING):
+        return Refused("compressed, encrypted, or with critical header parameters")
+    if not isinstance(name, str):
+        return Refused("its key's name is no text")
+    candidates = keys.candidates(name, algorithm)
+    if any(key.signed(token, algorithm) for key in candidates):
+        return None
+    if name and candidates:
+        return Refused("bad signature")
+    return Refused("signed by an unknown key", is_key_unknown=True)

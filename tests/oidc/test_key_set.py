@@ -1,0 +1,115 @@
+"""Which keys of a set count, and what they signed."""
+
+from typing import Any
+
+import pytest
+
+from pyrbacproxy.oidc.key_set import MAX_KEYS, parse
+from tests.oidc.parties import claims, jwk, key_text, keys, private_key, signed
+
+TOKENS = {
+    "RS256": "rsa-1",
+    "RS384": "rsa-1",
+    "RS512": "rsa-1",
+    "PS256": "rsa-1",
+    "PS384": "rsa-1",
+    "PS512": "rsa-1",
+    "ES256": "P-256",
+    "ES384": "P-384",
+    "ES512": "P-521",
+}
+
+
+@pytest.mark.parametrize("algorithm", TOKENS)
+def test_each_algorithm_has_its_key_and_no_other(algorithm: str) -> None:
+    key = TOKENS[algorithm]
+    token = signed(claims(), key, algorithm)
+    found = keys("rsa-1", "rsa-2", "P-256", "P-384", "P-521").candidates(key, algorithm)
+    assert [candidate.name for candidate in found] == [key]
+    assert found[0].signed(token, algorithm)
+    assert not found[0].signed(token[:-8] + "AAAAAAAA", algorithm)
+    for other in set(TOKENS) - {algorithm}:
+        assert not found[0].signed(token, other)
+
+
+def test_another_key_of_the_kind_did_not_sign() -> None:
+    (other,) = keys("rsa-2").keys
+    assert not other.signed(signed(claims()), "RS256")
+
+
+def test_a_token_that_names_no_key_may_be_of_any_that_fits() -> None:
+    found = keys("rsa-1", "P-256", "rsa-2").candidates("", "PS256")
+    assert [key.name for key in found] == ["rsa-1", "rsa-2"]
+
+
+def test_two_keys_may_share_a_name() -> None:
+    found = parse(key_text(jwk("rsa-1", kid="k"), jwk("P-256", kid="k")))
+    assert len(found.candidates("k", "ES256")) == 1
+    assert len(found.keys) == 2
+
+
+def test_what_its_issuer_says_of_a_key_holds() -> None:
+    found = parse(key_text(jwk("rsa-1", alg="PS256")))
+    assert found.candidates("rsa-1", "PS256")
+    assert not found.candidates("rsa-1", "RS256")
+
+
+def test_nulls_are_as_good_as_nothing() -> None:
+    nulls: dict[str, Any] = {"alg": None, "key_ops": None, "use": None}
+    (key,) = parse(key_text({**jwk("rsa-1"), **nulls})).keys
+    assert key.name == "rsa-1"
+
+
+def test_a_private_key_counts_as_its_public_half() -> None:
+    (key,) = parse(key_text({**jwk("rsa-1"), "d": "AQAB"})).keys
+    assert key.key == private_key("rsa-1").public_key()
+
+
+def test_keys_show_nothing_of_themselves() -> None:
+    assert "object at" not in repr(keys("rsa-1"))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "text",
+        {},
+        jwk("rsa-1", use="enc"),
+        jwk("rsa-1", key_ops=["sign"]),
+        jwk("rsa-1", key_ops="verify"),
+        jwk("rsa-1", kty="oct", k="c2VjcmV0"),
+        jwk("rsa-1", kty=["RSA"]),
+        jwk("rsa-1", n=7),
+        jwk("rsa-1", n="*"),
+        jwk("rsa-1", e="AA"),
+        jwk("rsa-1", e=None),
+        jwk("rsa-1", kid=7),
+        jwk("rsa-1", alg="HS256"),
+        jwk("rsa-1", alg="RSA-OAEP"),
+        jwk("rsa-1", alg=["RS256"]),
+        jwk("rsa1024-1"),
+        jwk("P-256", x="AAAA"),
+        jwk("P-256", y=None),
+        jwk("P-256", y=jwk("P-256")["x"]),
+        jwk("P-256", crv="P-384"),
+        jwk("P-256", crv="secp256k1"),
+        jwk("P-256", alg="ES384"),
+        {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},
+    ],
+    ids=str,
+)
+def test_a_key_that_is_of_no_use_spoils_none(odd: object) -> None:
+    found = parse(key_text(odd, jwk("P-521")))
+    assert [key.name for key in found.keys] == ["P-521"]
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": {}}', b"<html>"])
+def test_what_is_no_key_set_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match="the key set is none"):
+        parse(text)
+
+
+def test_a_set_is_bounded() -> None:
+    assert parse(key_text(*[{}] * MAX_KEYS)).keys == ()
+    with pytest.raises(ValueError, match="more than 100 keys"):
+        parse(key_text(*[{}] * (MAX_KEYS + 1)))
