@@ -5,8 +5,8 @@ import ssl
 import pytest
 
 from tests.conformance.wire import free_port
-from tests.field_reports.harness import Lab, client_context, get, post, server_context
-from tests.field_reports.servers import Upstream
+from tests.field_reports.harness import Lab, bearer, client_context, get, post, server_context
+from tests.field_reports.servers import Upstream, user
 
 # --- DEC-D2, DEC-D3: the authorization file --------------------------------------------
 
@@ -132,6 +132,48 @@ def test_dec_d8_two_upgrade_lines_are_one_list(lab: Lab) -> None:
     lines = ("Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c")
     assert proxy.ask(get("/a", *lines), "alice").status == 200
     assert lab.upstream.requests[0].message.values("upgrade") == []
+
+
+def test_dec_d8_what_follows_an_upgrade_that_is_declined_needs_the_checks(lab: Lab) -> None:
+    proxy = lab.start()
+    token = lab.token(user("alice"))
+    upgrade = get("/ws", "Connection: Upgrade", "Upgrade: echo", bearer(token))
+    with proxy.connect() as client:
+        client.send(upgrade + get("/hidden"))
+        assert client.answer().status == 200
+        assert client.answer().status == 401
+    assert lab.upstream.targets == ["/ws"]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_dec_d8_the_body_of_an_upgrade_is_its_body(lab: Lab, framing: str) -> None:
+    """The upstream declines; what stands in the body is no request, and what follows it is one."""
+    proxy = lab.start()
+    inner = get("/hidden")
+    upgrade = ("Connection: Upgrade", "Upgrade: echo", bearer(lab.token(user("alice"))))
+    data = post("/a", inner, *upgrade)
+    if framing == "chunked":
+        head = get("/a", *upgrade, "Transfer-Encoding: chunked", method="POST")
+        data = head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(inner), inner)
+    with proxy.connect() as client:
+        client.send(data + get("/b"))
+        assert client.answer().status == 200
+        assert client.answer().status == 401
+    assert lab.upstream.targets == ["/a"]
+    assert lab.upstream.requests[0].message.body == inner
+
+
+def test_dec_d8_a_switch_that_nobody_asked_for_is_no_tunnel(lab: Lab) -> None:
+    proxy = lab.start()
+    lab.upstream.script = (
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"
+    )
+    for lines in ((), ("Connection: Upgrade", "Upgrade: other")):
+        with proxy.connect("alice") as client:
+            client.send(get("/a", *lines))
+            answer = client.answer()
+            assert (answer.status, answer.body) == (502, b"")
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
