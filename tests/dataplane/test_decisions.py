@@ -121,6 +121,8 @@ def test_a_reload_ends_what_is_remembered() -> None:
 def test_an_answer_that_may_not_be_used_again_is_not() -> None:
     talk = Talk(usable_until=0.0)
     talk.ask(head())
+    # Nor does it take the place of one that may.
+    assert talk.world.services.memory._kept == {}
     assert not talk.knows(head())
 
 

@@ -110,7 +110,7 @@ class Decisions:
             _LOG.exception("the handler gave a head that cannot be written")
             exchange.decided(_our_fault())
             return
-        if isinstance(verdict, Forward):
+        if isinstance(verdict, Forward) and usable_until > 0.0:
             self._services.memory.keep(
                 Remembered(
                     question,
