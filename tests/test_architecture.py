@@ -170,9 +170,16 @@ ALLOWED: dict[str, str] = {
     "kube.token_expiry": "",
     "kube.fair_bucket": "",
     "kube.tls_context": "",
-    "kube.kubeconfig": "egress_proxy kube.tls_context regular_file",
-    "kube.resolve_kubeconfig": "kube.tls_context regular_file",
-    "kube.credentials": "kube.kubeconfig kube.resolve_kubeconfig regular_file",
+    "kube.credential_files": "regular_file",
+    "kube.impersonation": "",
+    "kube.exec_plugin": "",
+    "kube.kubeconfig_user": "kube.credential_files kube.exec_plugin kube.impersonation "
+    "kube.tls_context",
+    "kube.kubeconfig": "egress_proxy kube.credential_files kube.kubeconfig_user "
+    "kube.tls_context regular_file",
+    "kube.resolve_kubeconfig": "kube.exec_plugin kube.impersonation kube.tls_context regular_file",
+    "kube.credentials": "egress_proxy kube.credential_files kube.kubeconfig "
+    "kube.resolve_kubeconfig regular_file",
     "kube.turns": "kube.fair_bucket",
     "kube.post": "egress_proxy http1.head http1.writer kube.review_codec reviews",
     "kube.reply": "http1.head http1.parser",
@@ -262,7 +269,8 @@ ALLOWED: dict[str, str] = {
 PURE = (
     "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "kube.post kube.reply node.audit node.documents node.facts node.findings node.kubelet_* "
+    "kube.impersonation kube.post kube.reply node.audit "
+    "node.documents node.facts node.findings node.kubelet_* "
     "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "

@@ -12,7 +12,8 @@ _MAX_ANSWER_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a connection leads, and the proxy on the way if there is one. `host` has no brackets.
+    """Where a connection leads, and the proxy on the way if there is one. `host` has no brackets;
+    `server_name` is whom its certificate must name, "" for the host.
 
     A plain server behind a proxy is the proxy's business: it is connected to, and the requests name
     the server in absolute-form (RFC 9112 §3.2.2). For a server with TLS the proxy is asked for a
@@ -22,6 +23,12 @@ class Route:
     host: str
     port: int
     proxy: ProxyAddress | None = None
+    server_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """The server as certificates and SNI spell it (RFC 6066 §3): without the root's dot."""
+        return self.server_name or self.host.removesuffix(".")
 
 
 async def dial(
@@ -38,7 +45,7 @@ async def dial(
     the loop's minute).
     """
     if route.proxy is None:
-        await _connect(lambda: protocol, route.host, route.port, context, handshake_seconds)
+        await _connect(lambda: protocol, route, context, handshake_seconds)
     elif context is None:
         await _connect_to_proxy(route.proxy, lambda: protocol, handshake_seconds)
     else:
@@ -47,17 +54,16 @@ async def dial(
 
 async def _connect(
     make_protocol: Callable[[], asyncio.Protocol],
-    host: str,
-    port: int,
+    route: Route,
     context: ssl.SSLContext | None,
     handshake_seconds: float | None,
 ) -> asyncio.Transport:
     transport, _ = await asyncio.get_running_loop().create_connection(
         make_protocol,
-        host,
-        port,
+        route.host,
+        route.port,
         ssl=context,
-        server_hostname=_server_name(host) if context is not None else None,
+        server_hostname=route.name if context is not None else None,
         ssl_handshake_timeout=handshake_seconds if context is not None else None,
     )
     return transport
@@ -72,7 +78,8 @@ async def _connect_to_proxy(
     if proxy.scheme == "https":
         # In a thread: the system's roots are many.
         context = await asyncio.to_thread(ssl.create_default_context)
-    return await _connect(make_protocol, proxy.host, proxy.port, context, handshake_seconds)
+    route = Route(proxy.host, proxy.port)
+    return await _connect(make_protocol, route, context, handshake_seconds)
 
 
 async def _tunnel(
@@ -92,7 +99,7 @@ async def _tunnel(
             transport,
             protocol,
             context,
-            server_hostname=_server_name(route.host),
+            server_hostname=route.name,
             ssl_handshake_timeout=handshake_seconds,
         )
     except BaseException:
@@ -101,11 +108,6 @@ async def _tunnel(
     if upgraded is None:
         raise ConnectionError("the egress proxy closed the tunnel")
     protocol.connection_made(upgraded)
-
-
-def _server_name(host: str) -> str:
-    """The host as certificates and SNI spell it (RFC 6066 §3): without the root's dot."""
-    return host.removesuffix(".")
 
 
 def _tunnel_head(route: Route, proxy: ProxyAddress) -> bytes:

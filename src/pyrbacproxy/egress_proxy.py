@@ -63,34 +63,38 @@ def proxy_for(proxies: EgressProxies, scheme: str, host: str, port: int) -> Prox
     return proxy
 
 
-def _named(environ: Mapping[str, str], variable: str) -> ProxyAddress | None:
-    for name in (variable, variable.lower()):
-        if text := environ.get(name):
-            return _parsed(text, name)
-    return None
-
-
-def _parsed(text: str, variable: str) -> ProxyAddress:
-    """`text` as a proxy's URL; the error names the variable alone, because the text may hold a
-    password.
+def proxy_at(text: str) -> ProxyAddress:
+    """The proxy that a URL names; ValueError says what is wrong without quoting it, because it may
+    hold a password.
     """
+    if "://" not in text:
+        raise ValueError("not a URL with a scheme")
     try:
         url = urlsplit(text)
-        if not url.scheme or not url.netloc:
-            url = urlsplit(f"http://{text}")
         port = url.port
     except ValueError:
-        raise ValueError(f"{variable}: not the address of a proxy") from None
-    if not url.hostname:
-        raise ValueError(f"{variable}: the proxy's address has no host")
+        raise ValueError("not the address of a proxy") from None
     if url.scheme not in DEFAULT_PORTS:
-        raise ValueError(f"{variable}: not supported: a proxy of scheme {url.scheme}")
+        raise ValueError(f"not supported: a proxy of scheme {url.scheme}")
+    if not url.hostname:
+        raise ValueError("the proxy's address has no host")
     return ProxyAddress(
         scheme=url.scheme,
         host=url.hostname,
         port=port or DEFAULT_PORTS[url.scheme],
         authorization=_authorization(url),
     )
+
+
+def _named(environ: Mapping[str, str], variable: str) -> ProxyAddress | None:
+    for name in (variable, variable.lower()):
+        if text := environ.get(name):
+            try:
+                # A value without a scheme means http; what a port is like is no scheme.
+                return proxy_at(text if "://" in text else f"http://{text}")
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    return None
 
 
 def _authorization(url: SplitResult) -> str:

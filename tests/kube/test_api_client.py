@@ -50,9 +50,9 @@ class CountedSource:
         self.reads = 0
         self._source = source_of(settings)
 
-    def read(self) -> ApiServer:
+    def read(self, *, is_refused: bool = False) -> ApiServer:
         self.reads += 1
-        return self._source.read()
+        return self._source.read(is_refused=is_refused)
 
     def close(self) -> None:
         self._source.close()

@@ -33,6 +33,10 @@ def test_files_are_read_beside_the_kubeconfig(tmp_path: Path) -> None:
         "authorization": "Bearer own-1",
         "is_verified": True,
         "expires_at": None,
+        "server_name": "",
+        "proxy_url": "",
+        "impersonation": [],
+        "is_from_plugin": False,
     }
     names = {"kc", "demo-ca.crt", "me.crt", "me.key", "token"}
     assert files == {
@@ -108,7 +112,7 @@ def test_main_prints_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         ("{", "ParserError"),
         ("[]", "AttributeError"),
-        ('{"contexts": [], "clusters": [], "current-context": "s"}', "with name s"),
+        ('{"contexts": [], "clusters": [], "current-context": "s"}', "KeyError"),
     ],
 )
 def test_main_tells_a_problem(

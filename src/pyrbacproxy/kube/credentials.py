@@ -5,16 +5,23 @@ that was good stays in use when its file cannot be read for a while, and that is
 """
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, is_header_text, problems
+from pyrbacproxy.egress_proxy import proxy_at
+from pyrbacproxy.kube.credential_files import is_header_text
+from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
 from pyrbacproxy.kube.resolve_kubeconfig import digest_of
 from pyrbacproxy.regular_file import read_regular
 
@@ -23,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 REREAD_SECONDS = 60.0  # the reference's bound for the service account's token
 RETRY_SECONDS = 5.0  # a file that cannot be read is not read for every review
 CHILD_SECONDS = 20.0
+# A plugin whose credential the API server refuses is not run for every review.
+PLUGIN_REST_SECONDS = 10.0
 
 
 class CredentialError(Exception):
@@ -32,8 +41,11 @@ class CredentialError(Exception):
 class Source(Protocol):
     """Where servers come from."""
 
-    def read(self) -> ApiServer:
-        """What the files say now (blocking); raises CredentialError."""
+    def read(self, *, is_refused: bool = False) -> ApiServer:
+        """What the files say now (blocking); raises CredentialError.
+
+        `is_refused`: the API server has refused what was read last.
+        """
         ...
 
     def close(self) -> None:
@@ -68,7 +80,7 @@ class Credentials:
     async def after_refusal(self, refused: ApiServer) -> ApiServer:
         """The API server after a 401 to `refused`: read at once, unless somebody did already."""
         if self._server == refused:
-            await self._read()
+            await self._read(is_refused=True)
         return self._known()
 
     def close(self) -> None:
@@ -82,16 +94,17 @@ class Credentials:
             raise CredentialError(self._problem)
         return self._server
 
-    def begin_reading(self) -> asyncio.Future[ApiServer]:
+    def begin_reading(self, *, is_refused: bool = False) -> asyncio.Future[ApiServer]:
         """Read in a thread, unless that is under way: what the files say is known to all later."""
         if self._reading is None:
-            self._reading = asyncio.get_running_loop().run_in_executor(None, self._source.read)
+            read = partial(self._source.read, is_refused=is_refused)
+            self._reading = asyncio.get_running_loop().run_in_executor(None, read)
             self._reading.add_done_callback(self._install)
         return self._reading
 
-    async def _read(self) -> None:
+    async def _read(self, *, is_refused: bool = False) -> None:
         """Read, or wait for who is reading; the reading goes on when the one who waits gives up."""
-        await asyncio.wait([self.begin_reading()])
+        await asyncio.wait([self.begin_reading(is_refused=is_refused)])
 
     def _install(self, reading: asyncio.Future[ApiServer]) -> None:
         self._reading = None
@@ -127,7 +140,7 @@ class ServiceAccount:
         self._url = settings.server
         self._folder = Path(settings.service_account_folder)
 
-    def read(self) -> ApiServer:
+    def read(self, *, is_refused: bool = False) -> ApiServer:  # noqa: ARG002 -- read afresh anyway
         """The files' content; raises CredentialError."""
         token, ca = _text(self._folder / "token").strip(), _text(self._folder / "ca.crt")
         if not is_header_text(token):
@@ -139,31 +152,49 @@ class ServiceAccount:
 
 
 class Kubeconfig:
-    """A kubeconfig, resolved by a child process when a file that it is made of has changed."""
+    """A kubeconfig, resolved by a child process when a file that it is made of has changed, or its
+    plugin's credential has expired or been refused.
+    """
 
-    def __init__(self, path: str, *, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._path = path
+        self._clock = clock
         self._wall_clock = wall_clock
-        self._server: ApiServer | None = None
-        self._files: dict[str, str] = {}
+        self._resolved: _Resolved | None = None
+        self._rests_until = 0.0
         self._child = Child()
 
-    def read(self) -> ApiServer:
+    def read(self, *, is_refused: bool = False) -> ApiServer:
         """The resolved server; raises CredentialError."""
-        if self._server is None or self._has_changed(self._server):
+        resolved = self._resolved
+        if resolved is None or self._has_changed(resolved) or self._is_due(resolved, is_refused):
             if found := problems(self._path):
                 raise CredentialError("; ".join(found))
-            self._server, self._files = _resolved(self._path, self._child)
-        return self._server
+            self._resolved = resolved = _resolved(self._path, self._child)
+        return resolved.server
 
     def close(self) -> None:
         """Without it, a signal soon after the start would wait for the child."""
         self._child.kill()
 
-    def _has_changed(self, server: ApiServer) -> bool:
-        if server.expires_at is not None and self._wall_clock() >= server.expires_at:
+    def _has_changed(self, resolved: "_Resolved") -> bool:
+        expires_at = resolved.server.expires_at
+        if expires_at is not None and self._wall_clock() >= expires_at:
             return True
-        return any(digest_of(Path(path)) != before for path, before in self._files.items())
+        return any(digest_of(Path(path)) != before for path, before in resolved.files.items())
+
+    def _is_due(self, resolved: "_Resolved", is_refused: bool) -> bool:  # noqa: FBT001 -- as it came
+        """Whether a refusal is a reason to run the plugin again."""
+        if not is_refused or not resolved.is_from_plugin or self._clock() < self._rests_until:
+            return False
+        self._rests_until = self._clock() + PLUGIN_REST_SECONDS
+        return True
 
 
 def source_of(settings: KubeSettings) -> Source:
@@ -179,7 +210,9 @@ def _text(path: Path) -> str:
 
 
 class Child:
-    """A program that is run for its output, and can be ended from another thread."""
+    """A program that is run for its output, and can be ended from another thread together with what
+    it started.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -192,14 +225,16 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # A session of its own: a plugin is ended with it, and has no terminal to ask at.
+            start_new_session=True,
         ) as process:
             self._process = process
             if self._is_killed:
-                process.kill()
+                _end_session(process)
             try:
                 return process.communicate(timeout=CHILD_SECONDS)[0]
             except subprocess.TimeoutExpired:
-                process.kill()
+                _end_session(process)
                 raise
             finally:
                 self._process = None
@@ -208,10 +243,26 @@ class Child:
         """End it, and any later one at once."""
         self._is_killed = True
         if (process := self._process) is not None:
-            process.kill()
+            _end_session(process)
 
 
-def _resolved(path: str, child: Child) -> tuple[ApiServer, dict[str, str]]:
+def _end_session(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):  # all of it has ended
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """What a kubeconfig says, the digests of the files it is made of, and whether a plugin was run
+    for it.
+    """
+
+    server: ApiServer
+    files: dict[str, str]
+    is_from_plugin: bool
+
+
+def _resolved(path: str, child: Child) -> _Resolved:
     """Run the child; raises CredentialError. Its output is secret, and its stderr may be: neither
     is shown.
     """
@@ -221,12 +272,24 @@ def _resolved(path: str, child: Child) -> tuple[ApiServer, dict[str, str]]:
         output = json.loads(child.output(command))
         if problem := output.get("problem"):
             raise CredentialError(f"kubeconfig {problem}")
-        files = output.pop("files")
-        server = ApiServer(**output | {"url": output["url"].rstrip("/")})
+        resolved = _taken(output)
     except subprocess.TimeoutExpired:
         raise CredentialError(f"kubeconfig {path}: not resolved in {CHILD_SECONDS:g} s") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CredentialError(f"kubeconfig {path}: could not be resolved") from None
-    if server.authorization and not is_header_text(server.authorization):
+    authorization = resolved.server.authorization
+    if authorization and not is_header_text(authorization):
         raise CredentialError(f"kubeconfig {path}: its token is no token")
-    return server, files
+    return resolved
+
+
+def _taken(output: dict[str, Any]) -> _Resolved:
+    """What the child printed; raises what comes of it when it is something else."""
+    files, is_from_plugin = output.pop("files"), output.pop("is_from_plugin")
+    proxy_url, impersonation = output.pop("proxy_url"), output.pop("impersonation")
+    changes = {
+        "url": output["url"].rstrip("/"),
+        "proxy": proxy_at(proxy_url) if proxy_url else None,
+        "impersonation": tuple((name, value) for name, value in impersonation),
+    }
+    return _Resolved(ApiServer(**output | changes), files, is_from_plugin)

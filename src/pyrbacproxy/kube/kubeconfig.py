@@ -5,30 +5,24 @@ known without a call. Resolving it is kubernetes-asyncio's job, in a child proce
 (`kube.resolve_kubeconfig`).
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
-from pyrbacproxy.egress_proxy import EgressProxies
+from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress, proxy_at
 from pyrbacproxy.kube import tls_context
-from pyrbacproxy.regular_file import read_regular
-
-Fields: TypeAlias = Mapping[str, Any]
-
-_BLANKS = " \t\r\n"  # around a token, as a text editor leaves them
-_NO_TOKEN = "holds no token: one line of printable ASCII"  # noqa: S105 -- no password
-
-_USER_NOT_YET = (
-    *("exec", "auth-provider", "username", "password"),
-    *("as", "as-uid", "as-groups", "as-user-extra"),
+from pyrbacproxy.kube.credential_files import (
+    Fields,
+    file_or_data,
+    file_problems,
+    token_file_problems,
 )
-_CLUSTER_NOT_YET = ("tls-server-name", "proxy-url")
+from pyrbacproxy.kube.kubeconfig_user import user_problems
+from pyrbacproxy.regular_file import read_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,9 @@ class ApiServer:
     `url` has no slash at its end. `ca` holds PEM, "" for the system's roots; `certificate` and
     `key` are PEM, both or none. `authorization` is a whole header value ("Bearer ..."), "" without.
     `expires_at` (seconds since the epoch) is when the credential must be asked for anew, None when
-    it does not say.
+    it does not say. `server_name` is whom the certificate must name, "" for the URL's host. `proxy`
+    is the way to it, whatever the environment says; None leaves that to the environment.
+    `impersonation` are headers that each request carries.
     """
 
     url: str
@@ -70,11 +66,9 @@ class ApiServer:
     authorization: str = field(default="", repr=False)
     is_verified: bool = True
     expires_at: float | None = None
-
-
-def is_header_text(text: str) -> bool:
-    """Fit for a header: a control character in a token would end in an exception that quotes it."""
-    return bool(text) and text.isascii() and text.isprintable()
+    server_name: str = ""
+    proxy: ProxyAddress | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
 
 
 def in_cluster_server(environ: Mapping[str, str]) -> str | None:
@@ -90,8 +84,8 @@ def in_cluster_problems(folder: str) -> list[str]:
     """What is wrong with the service account's two files; each text names the file."""
     token, ca = Path(folder, "token"), Path(folder, "ca.crt")
     return [
-        *_token_file_problems(token, "the service account's token"),
-        *(_file_problems(ca, "the service account's CA") or _judged(ca, tls_context.ca_problem)),
+        *token_file_problems(token, "the service account's token"),
+        *(file_problems(ca, "the service account's CA") or _judged(ca, tls_context.ca_problem)),
     ]
 
 
@@ -185,7 +179,7 @@ def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
     if isinstance(user, str):
         yield f"contexts[{current}].user: {user}"
     else:
-        yield from (f"users[{user_name}].{text}" for text in _user_problems(user, folder))
+        yield from (f"users[{user_name}].{text}" for text in user_problems(user, folder))
 
 
 def _named(document: Fields, section: str, kind: str, name: object) -> Fields | str:
@@ -206,13 +200,13 @@ def _named(document: Fields, section: str, kind: str, name: object) -> Fields | 
 
 def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
     yield from _server_problems(cluster.get("server"))
-    yield from _not_yet(cluster, _CLUSTER_NOT_YET)
+    yield from _way_problems(cluster)
     skips = cluster.get("insecure-skip-tls-verify")
     if not isinstance(skips, bool | None):
         yield f"insecure-skip-tls-verify: {skips!r} is neither true nor false"
     elif skips and any(cluster.get(f"certificate-authority{end}") for end in ("", "-data")):
         yield "insecure-skip-tls-verify: contradicts certificate-authority"
-    text, found = _file_or_data(cluster, "certificate-authority", folder)
+    text, found = file_or_data(cluster, "certificate-authority", folder)
     yield from found
     if text and (problem := tls_context.ca_problem(text)):
         yield f"certificate-authority: {problem}"
@@ -233,74 +227,17 @@ def _server_problems(server: object) -> Iterator[str]:
         yield f"server: {server!r} has no usable host and port"
 
 
-def _user_problems(user: Fields, folder: Path) -> Iterator[str]:
-    yield from _not_yet(user, _USER_NOT_YET)
-    token = user.get("token")
-    if not isinstance(token, str | None):
-        yield "token: is no string"
-    elif token and not is_header_text(token.strip(_BLANKS)):
-        yield f"token: {_NO_TOKEN}"
-    token_file = user.get("tokenFile")
-    if not isinstance(token_file, str | None):
-        yield f"tokenFile: {token_file!r} is no string"
-    elif token_file:
-        yield from _token_file_problems(folder / token_file, "tokenFile")
-    certificate, found = _file_or_data(user, "client-certificate", folder)
-    yield from found
-    key, found_too = _file_or_data(user, "client-key", folder)
-    yield from found_too
-    if found or found_too:
-        # The one that can be had is judged alone, so that nothing hides its faults.
-        if certificate and (problem := tls_context.ca_problem(certificate)):
-            yield f"client-certificate: {problem}"
-        if key and (problem := tls_context.key_problem(key)):
-            yield f"client-key: {problem}"
-        return
-    if bool(certificate) != bool(key):
-        there, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]
-        yield f"{there}: is given without {missing}"
-    elif certificate and (problem := tls_context.pair_problem(certificate, key)):
-        yield f"client-certificate: {problem}"
-
-
-def _not_yet(fields: Fields, keys: tuple[str, ...]) -> Iterator[str]:
-    yield from (f"{key}: not supported yet" for key in keys if fields.get(key))
-
-
-def _file_or_data(fields: Fields, key: str, folder: Path) -> tuple[str, list[str]]:
-    """What `key` (a file) or `key-data` (base64) holds, "" when neither is given, and what is wrong
-    with it.
-    """
-    name, encoded = fields.get(key), fields.get(f"{key}-data")
-    if not isinstance(name, str | None):
-        return "", [f"{key}: {name!r} is no string"]
-    if not isinstance(encoded, str | None):
-        return "", [f"{key}-data: is no string"]
-    if name and encoded:
-        return "", [f"{key}: is given together with {key}-data"]
-    if name:
-        found = list(_file_problems(folder / name, key))
-        return ("", found) if found else (read_regular(folder / name).decode("latin-1"), [])
-    try:
-        return base64.b64decode(encoded or "", validate=True).decode("latin-1"), []
-    except (binascii.Error, ValueError):
-        return "", [f"{key}-data: is no base64"]
-
-
-def _file_problems(path: Path, what: str) -> list[str]:
-    try:
-        return [] if read_regular(path).strip() else [f"{what}: {path} is empty"]
-    except OSError as error:
-        return [f"{what}: {path} cannot be read: {error.strerror}"]
-    except ValueError:  # a NUL in it
-        return [f"{what}: {str(path)!r} cannot name a file"]
-
-
-def _token_file_problems(path: Path, what: str) -> list[str]:
-    if found := _file_problems(path, what):
-        return found
-    token = read_regular(path).decode("latin-1").strip(_BLANKS)
-    return [] if is_header_text(token) else [f"{what}: {path} {_NO_TOKEN}"]
+def _way_problems(cluster: Fields) -> Iterator[str]:
+    name, proxy = cluster.get("tls-server-name"), cluster.get("proxy-url")
+    if not isinstance(name, str | None) or (name and not (name.isascii() and name.isprintable())):
+        yield "tls-server-name: is no name of a server"
+    if not isinstance(proxy, str | None):
+        yield "proxy-url: is no string"
+    elif proxy:
+        try:
+            proxy_at(proxy)
+        except ValueError as error:
+            yield f"proxy-url: {error}"
 
 
 def _judged(path: Path, judge: Callable[[str], str]) -> list[str]:

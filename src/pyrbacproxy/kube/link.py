@@ -95,7 +95,11 @@ class Link:
         """No redirect is followed: it would carry the token elsewhere."""
         server = self.server
         request = post_of(
-            review, url=server.url, authorization=server.authorization, proxy=self._proxy
+            review,
+            url=server.url,
+            authorization=server.authorization,
+            proxy=self._proxy,
+            impersonation=server.impersonation,
         )
         connection = await self._connection()
         is_logged = _LOG.isEnabledFor(_V8)
@@ -130,8 +134,10 @@ async def open_link(server: ApiServer, proxies: EgressProxies) -> Link:
     context = await asyncio.to_thread(_context, server)
     url = urlsplit(server.url)
     host, port = url.hostname or "", url.port or DEFAULT_PORTS[url.scheme]
-    proxy = proxy_for(proxies, url.scheme, host, port)
-    return Link(server, Pool(partial(dial, Route(host, port, proxy), context=context)), proxy)
+    # One that the kubeconfig names is taken for loopback addresses as well, as in client-go.
+    proxy = server.proxy or proxy_for(proxies, url.scheme, host, port)
+    route = Route(host, port, proxy, server_name=server.server_name)
+    return Link(server, Pool(partial(dial, route, context=context)), proxy)
 
 
 def _context(server: ApiServer) -> ssl.SSLContext | None:

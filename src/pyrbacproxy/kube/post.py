@@ -12,7 +12,14 @@ from pyrbacproxy.reviews import Review
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
 
 
-def post_of(review: Review, *, url: str, authorization: str, proxy: ProxyAddress | None) -> bytes:
+def post_of(
+    review: Review,
+    *,
+    url: str,
+    authorization: str,
+    proxy: ProxyAddress | None,
+    impersonation: tuple[tuple[str, str], ...] = (),
+) -> bytes:
     """The request for the API server at `url`, whose path comes before the review's.
 
     For a plain server behind a proxy the target is in absolute-form and the proxy gets its
@@ -33,6 +40,7 @@ def post_of(review: Review, *, url: str, authorization: str, proxy: ProxyAddress
     ]
     if authorization:
         lines.append((b"Authorization", authorization.encode()))
+    lines += [(name.encode(), value.encode()) for name, value in impersonation]
     if proxy is not None and parts.scheme == "http":
         target = b"http://" + authority + target
         if proxy.authorization:
