@@ -269,7 +269,7 @@ ALLOWED: dict[str, str] = {
 PURE = (
     "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "kube.impersonation kube.post kube.reply node.audit "
+    "kube.post kube.reply node.audit "
     "node.documents node.facts node.findings node.kubelet_* "
     "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
     "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "

@@ -38,6 +38,14 @@ async def test_the_root_s_dot_is_no_part_of_a_name() -> None:
         assert await heard(Route("localhost.", 1, proxy), is_tls=True) == HELLO
 
 
+@pytest.mark.parametrize("is_tunnelled", [False, True])
+async def test_the_certificate_may_name_another_than_the_host(*, is_tunnelled: bool) -> None:
+    async with world(is_tls=True) as made:
+        proxy = ProxyAddress("http", "127.0.0.1", made.proxy_port) if is_tunnelled else None
+        route = Route("127.0.0.1", made.server_port, proxy, server_name="localhost")
+        assert await heard(route, is_tls=True) == HELLO
+
+
 async def test_d34_a_plain_server_behind_a_proxy_is_the_proxy_s_business() -> None:
     async with world(is_tls=False) as made:
         proxy = ProxyAddress("http", "127.0.0.1", made.server_port)

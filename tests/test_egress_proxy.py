@@ -1,6 +1,12 @@
 import pytest
 
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress, from_environment, proxy_for
+from pyrbacproxy.egress_proxy import (
+    EgressProxies,
+    ProxyAddress,
+    from_environment,
+    proxy_at,
+    proxy_for,
+)
 
 PLAIN = ProxyAddress("http", "proxy.test", 3128)
 SECURE = ProxyAddress("http", "secure.test", 3128)
@@ -70,6 +76,26 @@ def test_the_environment_is_read(environ: dict[str, str], expected: EgressProxie
 def test_what_is_no_proxy_is_named_without_its_secret(environ: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named) as caught:
         from_environment(environ)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_is_the_address_of_a_proxy() -> None:
+    assert proxy_at("http://proxy.test:3128") == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("proxy.test:3128", "not a URL with a scheme"),
+        ("me:secret@proxy.test", "not a URL with a scheme"),
+        ("gopher://me:secret@proxy.test", "a proxy of scheme gopher"),
+        ("http://me:secret@:80", "has no host"),
+        ("http://me:secret@proxy.test:port", "not the address of a proxy"),
+    ],
+)
+def test_what_is_no_address_is_told_without_its_secret(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        proxy_at(text)
     assert "secret" not in str(caught.value)
 
 

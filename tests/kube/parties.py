@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -111,6 +112,35 @@ def rotate(link: Path, target: Path) -> None:
     fresh = link.with_suffix(".new")
     fresh.symlink_to(target)
     fresh.replace(link)
+
+
+class Held:
+    """A named pipe by which a test sees a program live and end: it writes "up" and holds it open.
+
+    `program` is Python that does so.
+    """
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.program = (
+            f"import time; held = open({str(path)!r}, 'w'); held.write('up'); held.flush();"
+            " time.sleep(600)"
+        )
+        self._file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", 0)
+        self._reader = asyncio.StreamReader()
+
+    async def is_up(self) -> None:
+        """Wait until the program is there."""
+        loop = asyncio.get_running_loop()
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        await loop.connect_read_pipe(lambda: protocol, self._file)
+        async with asyncio.timeout(60):
+            assert await self._reader.readexactly(2) == b"up"
+
+    async def is_gone(self) -> None:
+        """Wait until nobody holds the pipe."""
+        async with asyncio.timeout(60):
+            assert await self._reader.read() == b""
 
 
 def text_of(pair: Pair) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.kube.credentials import (
     Child,
     CredentialError,
@@ -19,7 +20,7 @@ from pyrbacproxy.kube.credentials import (
 )
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
 from pyrbacproxy.kube.resolve_kubeconfig import digest_of
-from tests.kube.parties import kubeconfig, service_account
+from tests.kube.parties import Held, kubeconfig, service_account
 
 FIRST = ApiServer("https://a", authorization="Bearer 1")
 SECOND = ApiServer("https://a", authorization="Bearer 2")
@@ -325,15 +326,15 @@ def test_a_token_with_a_line_end_in_it_is_refused(
 
 def test_a_child_that_is_killed_answers_nothing_and_nobody_waits_for_it() -> None:
     child, outputs = Child(), []
-    sleeping = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
     thread = threading.Thread(target=lambda: outputs.append(child.output(sleeping)))
     thread.start()
     while child._process is None:
         thread.join(0.01)
     child.kill()
     thread.join(30)
-    assert outputs in ([b""], [b"up\n"])
-    assert child.output(sleeping) in (b"", b"up\n")  # whoever comes later is ended too
+    assert outputs == [b""]
+    assert child.output(sleeping) == b""  # whoever comes later is ended too
 
 
 async def test_closing_ends_a_reading_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -350,3 +351,61 @@ async def test_closing_ends_a_reading_and_says_nothing(caplog: pytest.LogCapture
 def test_a_service_account_and_a_kubeconfig_can_be_closed(path: Path) -> None:
     for settings in (KubeSettings(), KubeSettings(kubeconfig=str(path))):
         source_of(settings).close()
+
+
+async def test_what_a_plugin_started_ends_with_the_child(tmp_path: Path) -> None:
+    held = Held(tmp_path / "pipe")
+    starting = f"import subprocess; subprocess.run({[sys.executable, '-c', held.program]!r})"
+    child = Child()
+    running = asyncio.create_task(asyncio.to_thread(child.output, [sys.executable, "-c", starting]))
+    await held.is_up()
+    child.kill()
+    await held.is_gone()
+    assert await running == b""
+
+
+def test_a_child_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrbacproxy.kube.credentials.CHILD_SECONDS", 0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+        Child().output([sys.executable, "-c", "import time; time.sleep(600)"])
+
+
+def test_a_plugin_whose_credential_is_refused_is_run_again_but_not_for_every_refusal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = [output(path, is_from_plugin=True, authorization=f"Bearer {n}") for n in range(9)]
+    monkeypatch.setattr(Child, "output", child := FakeChild(*outputs))
+    clock = Clock()
+    source = Kubeconfig(str(path), clock=clock)
+    found = [source.read().authorization]
+    for seconds in (0.0, 0.1, 9.8, 0.1):
+        clock.now += seconds
+        found.append(source.read(is_refused=True).authorization)
+    assert found == ["Bearer 0", "Bearer 1", "Bearer 1", "Bearer 1", "Bearer 2"]
+    assert len(child.commands) == 3
+
+
+def test_a_refused_credential_without_a_plugin_is_looked_for_in_the_files(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Child, "output", child := FakeChild(output(path)))
+    source = Kubeconfig(str(path))
+    assert source.read() == source.read(is_refused=True)
+    assert len(child.commands) == 1
+
+
+def test_everything_that_a_kubeconfig_says_of_the_way_is_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = output(
+        path,
+        server_name="b",
+        proxy_url="http://me:s3cret@p:3128",
+        impersonation=[["Impersonate-User", "admin"]],
+    )
+    monkeypatch.setattr(Child, "output", FakeChild(said))
+    server = Kubeconfig(str(path)).read()
+    assert server.server_name == "b"
+    assert server.proxy == ProxyAddress("http", "p", 3128, "Basic bWU6czNjcmV0")
+    assert server.impersonation == (("Impersonate-User", "admin"),)
+    assert "s3cret" not in repr(server)

@@ -85,3 +85,14 @@ def test_a_host_that_nobody_can_spell() -> None:
         posted("https://a..b")
     with pytest.raises(LocalProtocolError):
         posted("http://a b", proxy=PROXY)
+
+
+def test_who_is_acted_as_is_said() -> None:
+    request = post_of(
+        TOKEN,
+        url="https://api.test",
+        authorization="Bearer own-1",
+        proxy=None,
+        impersonation=(("Impersonate-User", "jané"), ("Impersonate-Group", "a")),
+    )
+    assert "\r\nImpersonate-User: jané\r\nImpersonate-Group: a\r\n".encode() in request

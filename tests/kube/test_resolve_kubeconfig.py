@@ -8,6 +8,7 @@ import pytest
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube import resolve_kubeconfig
+from pyrbacproxy.kube.exec_plugin import PluginCredential
 from pyrbacproxy.kube.tls_context import secret_folder
 from tests.kube.parties import kubeconfig, text_of
 
@@ -73,6 +74,8 @@ def test_data_is_read_and_left_nowhere(tmp_path: Path, monkeypatch: pytest.Monke
         ({"token": "inline", "tokenFile": "token"}, "Bearer from-file"),
         ({"token": "", "tokenFile": "token"}, "Bearer from-file"),
         ({"token": "inline", "tokenFile": ""}, "Bearer inline"),
+        ({"username": "me", "password": "p:w"}, "Basic bWU6cDp3"),
+        ({"username": "me", "password": ""}, "Basic bWU6"),
     ],
 )
 def test_a_token_file_goes_before_a_token(
@@ -94,6 +97,67 @@ def test_a_context_may_have_no_user(tmp_path: Path, user: str | None) -> None:
     (tmp_path / "kc").write_text(json.dumps(document))
     found = resolved(tmp_path / "kc")
     assert found["authorization"] == found["certificate"] == ""
+
+
+PLUGIN = """#!/bin/sh
+echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status":
+{"token": "run-1", "clientCertificateData": "CERTIFICATE", "clientKeyData": "KEY",
+"expirationTimestamp": "2030-01-01T00:00:00Z"}}'
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "authorization", "certificate"),
+    [
+        pytest.param({}, "Bearer run-1", "C1", id="alone"),
+        pytest.param({"token": "t"}, "Bearer t", "C2", id="with a token"),
+        pytest.param({"username": "me"}, "Basic bWU6", "C3", id="with a name"),
+        pytest.param(
+            {"client-certificate-data": "SQ==", "client-key-data": "Sg=="},
+            "Bearer run-1",
+            "I",
+            id="with a certificate",
+        ),
+    ],
+)
+def test_a_plugin_is_run_for_what_the_file_does_not_hold(
+    tmp_path: Path, user: dict[str, Any], authorization: str, certificate: str
+) -> None:
+    # The library takes equal contents for the same file, which is gone by now.
+    text = PLUGIN.replace("CERTIFICATE", certificate).replace("KEY", f"key of {certificate}")
+    (tmp_path / "plugin").write_text(text)
+    (tmp_path / "plugin").chmod(0o755)
+    plugin = {"command": "./plugin", "apiVersion": "client.authentication.k8s.io/v1"}
+    kubeconfig(tmp_path / "kc", {"server": "https://a"}, user | {"exec": plugin})
+    found = resolved(tmp_path / "kc")
+    assert (found["authorization"], found["certificate"]) == (authorization, certificate)
+    assert (found["expires_at"], found["is_from_plugin"]) == (1893456000.0, True)
+
+
+def test_a_plugin_is_told_of_the_cluster_with_its_ca(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    seen: list[Any] = []
+
+    def run(_plugin: Any, cluster: Any, _folder: Path) -> PluginCredential:
+        seen.append(cluster)
+        return PluginCredential("t")
+
+    plugin = {"command": "x", "provideClusterInfo": True}
+    cluster = {"server": "https://a", "certificate-authority": "demo-ca.crt"}
+    kubeconfig(tmp_path / "kc", cluster, {"exec": plugin})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resolve_kubeconfig, "run_plugin", run)
+        assert resolved(tmp_path / "kc")["authorization"] == "Bearer t"
+    content = base64.b64encode(authority.certificate_file.read_bytes()).decode()
+    assert seen == [cluster | {"certificate-authority-data": content}]
+
+
+def test_the_way_to_the_server_and_whom_to_act_as_are_carried(tmp_path: Path) -> None:
+    cluster = {"server": "https://a", "tls-server-name": "b", "proxy-url": "http://p"}
+    kubeconfig(tmp_path / "kc", cluster, {"as": "admin"})
+    found = resolved(tmp_path / "kc")
+    assert (found["server_name"], found["proxy_url"]) == ("b", "http://p")
+    assert found["impersonation"] == [("Impersonate-User", "admin")]
 
 
 def test_insecure_is_carried(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ class Credentials:
         """Let nobody wait for a reading: the process ends."""
         if self._reading is not None:
             self._reading.remove_done_callback(self._install)
+            self._reading.add_done_callback(_ignore)
         self._source.close()
 
     def _known(self) -> ApiServer:
@@ -131,6 +132,12 @@ class Credentials:
         if problem != self._problem:
             _LOG.error("API server credential: %s", problem)
         self._problem = problem
+
+
+def _ignore(reading: asyncio.Future[ApiServer]) -> None:
+    """Look at what came of it, or asyncio complains that nobody did."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 class ServiceAccount:
