@@ -197,7 +197,7 @@ ALLOWED: dict[str, str] = {
     "node.host_files": "",
     "node.sockets": "node.facts node.pods",
     "node.manifests": "node.documents node.facts node.host_files",
-    "node.certificates": "node.facts tls.pem",
+    "node.certificates": "node.facts tls.certificate tls.pem",
     "node.legacy": "node.documents node.facts node.host_files node.pods node.static_pods",
     "node.scrape": "node.certificates node.facts",
     "node.survey": "node.*",
@@ -216,11 +216,12 @@ ALLOWED: dict[str, str] = {
     "startup.watch": "startup.gate startup.inotify",
     "tls.names": "",
     "tls.profiles": "tls.names",
-    "tls.contexts": "tls.client_chain tls.names tls.pem tls.watched_files",
+    "tls.certificate": "",
+    "tls.contexts": "tls.certificate tls.client_chain tls.names tls.pem tls.watched_files",
     "tls.engine": "",
-    "tls.client_chain": "peer tls.pem",
+    "tls.client_chain": "peer tls.certificate tls.pem",
     "tls.reloader": "tls.client_chain tls.contexts tls.watched_files",
-    "tls.upstream_context": "tls.contexts tls.pem tls.watched_files",
+    "tls.upstream_context": "tls.certificate tls.contexts tls.pem tls.watched_files",
     "tls.pem": "",
     "tls.watched_files": "regular_file",
     "observe.process_start": "",
@@ -272,7 +273,8 @@ PURE = (
     "kube.post kube.reply node.audit "
     "node.documents node.facts node.findings node.kubelet_* "
     "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
-    "tls.names tls.pem tls.engine tls.client_chain dataplane.limits dataplane.flow_control "
+    "tls.certificate tls.names tls.pem tls.engine tls.client_chain "
+    "dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
     "dataplane.heads dataplane.request_side dataplane.response_side dataplane.response_state "
     "dataplane.services dataplane.sinks dataplane.tunnel "

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives import serialization
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.node.certificates import certificate_file, fingerprint
+from tests.tls.parties import as_pem, issue, with_version
 
 
 def test_a_pair_in_one_file(tmp_path: Path) -> None:
@@ -39,6 +40,7 @@ def test_a_bundle_without_a_key(tmp_path: Path) -> None:
             b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
             "holds a certificate that cannot be read",
         ),
+        (as_pem(with_version(issue("CN=a").der, 1)), "holds a certificate that cannot be read"),
     ],
 )
 def test_nothing_usable(content: bytes, problem: str) -> None:

@@ -1,5 +1,6 @@
 """The two parties of the TLS tests: an authority that issues certificates, a client in memory."""
 
+import base64
 import datetime as dt
 from dataclasses import dataclass
 
@@ -44,6 +45,20 @@ class Issued:
     def pair(self) -> ServingPair:
         assert isinstance(self.key, PrivateKey)
         return ServingPair(chain=(self.certificate,), key=self.key)
+
+
+def with_version(certificate: bytes, number: int) -> bytes:
+    """The certificate (DER) with another version, 0 for v1; OpenSSL alone takes any."""
+    tag = b"\xa0\x03\x02\x01"
+    assert tag in certificate
+    start = certificate.index(tag) + len(tag)
+    return certificate[:start] + bytes((number,)) + certificate[start + 1 :]
+
+
+def as_pem(certificate: bytes) -> bytes:
+    """DER → PEM, whatever the certificate is worth."""
+    body = base64.encodebytes(certificate)
+    return b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
 
 
 def issue(

@@ -9,7 +9,18 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from pyrbacproxy.peer import ClientCertificate, Peer
 from pyrbacproxy.tls.client_chain import ClientCaPool, ClientChains
 from tests.tls import old_certificates as old
-from tests.tls.parties import ANY, CLIENT, NOON, SERVER, Issued, authority, issue, rsa_key
+from tests.tls.parties import (
+    ANY,
+    CLIENT,
+    NOON,
+    SERVER,
+    Issued,
+    as_pem,
+    authority,
+    issue,
+    rsa_key,
+    with_version,
+)
 
 NOW = NOON.timestamp()
 HOUR = 3600
@@ -22,6 +33,10 @@ EXPIRED = authority("CN=expired", issuer=CA, hours=(-3, -2))
 ALICE = issue("O=dev", "CN=alice", issuer=CA, purposes=CLIENT)
 UNKNOWN_EXTENSION = x509.UnrecognizedExtension(
     x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00"
+)
+TWO_UNKNOWN = tuple(
+    (x509.UnrecognizedExtension(x509.ObjectIdentifier(name), b"\x05\x00"), False)
+    for name in ("1.2.3.4", "1.2.3.5")
 )
 ONLY_EXAMPLE_ORG = x509.NameConstraints([x509.DNSName("example.org")], None)
 NO_SIGNING = x509.KeyUsage(
@@ -58,6 +73,21 @@ def between(**kind: object) -> tuple[Issued, Issued]:
 
 def der(pem: bytes) -> bytes:
     return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
+def twice_extended(certificate: bytes) -> bytes:
+    """With one extension twice, where it had the two unknown ones (DER)."""
+    return certificate.replace(b"\x2a\x03\x05", b"\x2a\x03\x04")
+
+
+def with_odd_key(certificate: bytes) -> bytes:
+    """With a key of a kind that nobody knows, in the place of id-ecPublicKey."""
+    return certificate.replace(b"\x2a\x86\x48\xce\x3d\x02\x01", b"\x2a\x86\x48\xce\x3d\x02\x63")
+
+
+def with_odd_signature(certificate: bytes) -> bytes:
+    """Signed by an algorithm that nobody knows, in the place of ecdsa-with-SHA256."""
+    return certificate.replace(b"\xce\x3d\x04\x03\x02", b"\xce\x3d\x04\x03\x63")
 
 
 def test_a_certificate_makes_name_groups_validity_and_fingerprint() -> None:
@@ -236,12 +266,42 @@ def test_old_certificates(anchor: bytes, leaf: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "chain", [(b"",), (b"garbage",), (ALICE.der, b"garbage"), (ALICE.der[:-1],)]
+    "chain",
+    [
+        (b"",),
+        (b"garbage",),
+        (ALICE.der, b"garbage"),
+        (ALICE.der[:-1],),
+        (with_version(ALICE.der, 1),),
+        (ALICE.der, with_version(CA.der, 5)),
+        (twice_extended(issue("CN=alice", issuer=CA, extensions=TWO_UNKNOWN).der),),
+        (with_odd_key(ALICE.der),),
+        (with_odd_signature(ALICE.der),),
+    ],
 )
 def test_what_cannot_be_read_is_refused(chain: tuple[bytes, ...]) -> None:
     peer = ClientChains(pool(CA)).judge("192.0.2.1", chain, NOW)
     assert peer.certificate is None
     assert "cannot be read" in peer.refusal
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(
+            twice_extended(issue("CN=ca", is_authority=True, extensions=TWO_UNKNOWN).der),
+            id="extensions",
+        ),
+        pytest.param(with_odd_key(NAMESAKE_CA.der), id="key"),
+        pytest.param(with_odd_signature(NAMESAKE_CA.der), id="signature"),
+    ],
+)
+def test_one_that_cannot_be_read_hides_none_of_its_name(odd: bytes) -> None:
+    both = ClientCaPool.from_pem(as_pem(odd) + CA.pem)
+    assert ClientChains(both).judge("192.0.2.1", (ALICE.der,), NOW).certificate
+    assert ClientChains(pool(CA)).judge("192.0.2.1", (ALICE.der, odd), NOW).certificate
+    alone = ClientChains(ClientCaPool.from_pem(as_pem(odd))).judge("192.0.2.1", (ALICE.der,), NOW)
+    assert (alone.certificate, bool(alone.refusal)) == (None, True)
 
 
 def test_validity_is_the_whole_chains() -> None:
@@ -347,6 +407,7 @@ def test_other_blocks_and_certificates_with_headers_are_skipped() -> None:
         (b"half written\n", "holds no certificate"),
         (CA.key_pem(), "holds no certificate"),
         (CA.pem[:-20], "holds no certificate"),
+        (CA.pem + as_pem(with_version(CA.der, 1)), "bad certificate: 1 is not a valid X509"),
         (
             CA.pem + b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n",
             "bad certificate",

@@ -25,7 +25,16 @@ from pyrbacproxy.tls.contexts import (
 from pyrbacproxy.tls.engine import ServerEngine, TlsError
 from pyrbacproxy.tls.names import cipher_list
 from pyrbacproxy.tls.watched_files import TlsFileError
-from tests.tls.parties import SERVER, Client, Issued, authority, issue, rsa_key
+from tests.tls.parties import (
+    SERVER,
+    Client,
+    Issued,
+    as_pem,
+    authority,
+    issue,
+    rsa_key,
+    with_version,
+)
 
 CA = authority("CN=ca")
 EC = issue("CN=ec", issuer=CA, purposes=SERVER)
@@ -148,6 +157,10 @@ def test_a_pair_does_not_show_its_key() -> None:
         (
             {"both": EC.pem + SEC1, "ca": GARBAGE.replace(b"%s", b"CERTIFICATE")},
             "--client-ca-file: {}/ca: bad certificate",
+        ),
+        (
+            {"both": as_pem(with_version(EC.der, 1)) + SEC1},
+            "--tls-cert-file: {}/both: bad certificate: 1 is not a valid X509 version",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import ServerEngine, TlsError
 from pyrbacproxy.tls.upstream_context import UpstreamContext, upstream_context
 from pyrbacproxy.tls.watched_files import TlsFileError
-from tests.tls.parties import CLIENT, Issued, authority, issue
+from tests.tls.parties import CLIENT, Issued, as_pem, authority, issue, with_version
 
 # The stdlib reads the real clock: these are valid for years around it.
 YEARS = (-100_000, 100_000)
@@ -94,6 +94,9 @@ def test_the_client_pair_needs_no_authority(tmp_path: Path) -> None:
             {"ca": b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"},
             "ca: bad certificate",
             id="bad authority",
+        ),
+        pytest.param(
+            {"ca": as_pem(with_version(CA.der, 1))}, "ca: bad certificate: 1 is", id="version"
         ),
         pytest.param(
             {"certificate": PROXY.pem, "key": CA.key_pem()}, "does not match", id="mismatch"

@@ -4,6 +4,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from pyrbacproxy.node.facts import Certificate, CertificateFile
+from pyrbacproxy.tls.certificate import from_der, from_pem
 from pyrbacproxy.tls.pem import certificate_blocks, key_block
 
 
@@ -13,7 +14,7 @@ def certificate_file(content: bytes, path: str) -> CertificateFile:
     if not blocks:
         return CertificateFile(path, problem="holds no certificate")
     try:
-        certificates = tuple(_certificate(x509.load_pem_x509_certificate(one)) for one in blocks)
+        certificates = tuple(_certificate(from_pem(one)) for one in blocks)
     except ValueError:
         return CertificateFile(path, problem="holds a certificate that cannot be read")
     return CertificateFile(path, certificates, has_key=key_block(content) is not None)
@@ -21,7 +22,7 @@ def certificate_file(content: bytes, path: str) -> CertificateFile:
 
 def fingerprint(der: bytes) -> str:
     """SHA-256 of a certificate, as `Certificate` has it. Raises ValueError."""
-    return x509.load_der_x509_certificate(der).fingerprint(hashes.SHA256()).hex()
+    return from_der(der).fingerprint(hashes.SHA256()).hex()
 
 
 def _certificate(certificate: x509.Certificate) -> Certificate:

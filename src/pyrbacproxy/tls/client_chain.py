@@ -19,6 +19,7 @@ from OpenSSL import crypto
 
 from pyrbacproxy.peer import ClientCertificate, Peer
 from pyrbacproxy.tls import pem
+from pyrbacproxy.tls.certificate import from_der, from_pem
 
 # X509_V_FLAG_NO_CHECK_TIME, which pyOpenSSL has no name for: the clock is not OpenSSL's to read.
 _NO_CHECK_TIME = 0x200000
@@ -30,6 +31,13 @@ _MAX_PRESENTED_BYTES = 32768
 _RSA_BITS = range(1024, 8192 + 1)
 _STRONG_HASHES = (hashes.SHA256, hashes.SHA384, hashes.SHA512)
 _CLIENT_PURPOSES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+# What the library raises where it first looks at a key, a signature or the extensions.
+_UNREADABLE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 # Strangers can present what they like: their chains never push out the trusted ones.
 _MAX_TRUSTED = 256
 _MAX_REFUSED = 64
@@ -83,7 +91,7 @@ class ClientCaPool:
         if not blocks:
             raise ValueError("holds no certificate")
         try:
-            return cls([x509.load_pem_x509_certificate(block) for block in blocks])
+            return cls([from_pem(block) for block in blocks])
         except (ValueError, crypto.Error) as error:
             raise ValueError(f"bad certificate: {error}") from error
 
@@ -135,9 +143,9 @@ class ClientChains:
 
 def _judge(pool: ClientCaPool, chain: tuple[bytes, ...], now: float) -> _Verdict:
     try:
-        links = [_link(x509.load_der_x509_certificate(der)) for der in chain]
+        links = [_link(from_der(der)) for der in chain]
         outcome = _verify(pool, links, now)
-    except (ValueError, UnsupportedAlgorithm, crypto.Error) as error:
+    except (*_UNREADABLE, crypto.Error) as error:
         # Parsed by OpenSSL in the handshake, but not by the stricter library.
         refusal = f"the client's certificates cannot be read: {error}"
         return _Verdict(None, refusal, -math.inf, math.inf)
@@ -193,10 +201,19 @@ def _fault(link: _Link, now: float) -> str:
         return "is not yet valid"
     if now > link.not_after:
         return "has expired"
-    purposes = _purposes(link.certificate)
+    try:
+        return _unfitness(link.certificate)
+    except _UNREADABLE as error:
+        # One such certificate says nothing of the others of its name.
+        return f"cannot be read: {error}"
+
+
+def _unfitness(certificate: x509.Certificate) -> str:
+    """What is wrong with its purpose or its key, "" for nothing. Raises `_UNREADABLE`."""
+    purposes = _purposes(certificate)
     if purposes is not None and not any(purpose in purposes for purpose in _CLIENT_PURPOSES):
         return "is not meant for clients (extended key usage)"
-    key = link.certificate.public_key()
+    key = certificate.public_key()
     if isinstance(key, rsa.RSAPublicKey):
         return "" if key.key_size in _RSA_BITS else f"has an RSA key of {key.key_size} bits"
     if not isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
@@ -206,7 +223,10 @@ def _fault(link: _Link, now: float) -> str:
 
 def _weak_signature(link: _Link) -> str:
     """Why its signature proves nothing, "" if it may. An anchor's own is never asked for."""
-    algorithm = link.certificate.signature_hash_algorithm
+    try:
+        algorithm = link.certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm as error:
+        return f"cannot be read: {error}"
     # Ed25519 has its hash built in.
     if algorithm is None or isinstance(algorithm, _STRONG_HASHES):
         return ""

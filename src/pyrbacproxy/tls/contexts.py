@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL, crypto
 
 from pyrbacproxy.tls import pem
+from pyrbacproxy.tls.certificate import from_pem
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.names import DEFAULT_CIPHERS, TLS13_CIPHERS
 from pyrbacproxy.tls.watched_files import TlsFileError, read_file
@@ -201,7 +202,7 @@ def _chain(text: bytes, path: str) -> tuple[x509.Certificate, ...]:
     if not blocks:
         raise TlsFileError(path, "holds no certificate")
     try:
-        return tuple(x509.load_pem_x509_certificate(block) for block in blocks)
+        return tuple(from_pem(block) for block in blocks)
     except ValueError as error:
         raise TlsFileError(path, f"bad certificate: {error}") from error
 

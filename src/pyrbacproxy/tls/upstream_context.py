@@ -2,10 +2,10 @@
 
 import ssl
 
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from pyrbacproxy.tls import pem
+from pyrbacproxy.tls.certificate import from_pem
 from pyrbacproxy.tls.contexts import read_pair
 from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles, read_file
 
@@ -88,7 +88,7 @@ def _anchors(text: bytes, path: str) -> bytes:
     if not blocks:
         raise TlsFileError(path, "holds no certificate")
     try:
-        certificates = [x509.load_pem_x509_certificate(block) for block in blocks]
+        certificates = [from_pem(block) for block in blocks]
     except ValueError as error:
         raise TlsFileError(path, f"bad certificate: {error}") from error
     return b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)
