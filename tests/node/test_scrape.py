@@ -13,6 +13,7 @@ from pyrbacproxy.demo.pki import Authority, Pair, server_context
 from pyrbacproxy.node.certificates import certificate_file
 from pyrbacproxy.node.facts import Answer, NoAnswer, NotSeen
 from pyrbacproxy.node.scrape import Credential, CredentialError, ask, client_context
+from tests.tls.parties import as_pem, issue, with_version
 
 TOKEN = "t0psecret"
 BODY = (
@@ -38,14 +39,15 @@ class Server:
         return certificate_file(content, "").certificates[0].fingerprint
 
     @contextmanager
-    def answering(self, answer: bytes) -> Iterator[int]:
+    def answering(self, answer: bytes, again: bytes | None = None) -> Iterator[int]:
+        """On a port; `again` is sent over and over, until the client leaves, b"" for a silence."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            thread = threading.Thread(target=self._serve, args=(listener, answer))
+            thread = threading.Thread(target=self._serve, args=(listener, answer, again))
             thread.start()
             yield listener.getsockname()[1]
             thread.join()
 
-    def _serve(self, listener: socket.socket, answer: bytes) -> None:
+    def _serve(self, listener: socket.socket, answer: bytes, again: bytes | None) -> None:
         plain, _ = listener.accept()
         context = server_context(self.pair, self.authority)
         try:
@@ -54,9 +56,27 @@ class Server:
                 self.common_name = str(certificate.get("subject", ""))
                 self.asked = client.recv(65536)
                 client.sendall(answer)
+                if again is not None:
+                    self._drip(client, again)
         except OSError:
             # The client turned its back, as some tests want.
             pass
+
+    def _drip(self, client: ssl.SSLSocket, again: bytes) -> None:
+        client.settimeout(0.01)
+        while True:
+            client.sendall(again)
+            try:
+                if not client.recv(1):
+                    return
+            except TimeoutError:
+                continue
+
+
+def with_month_13(certificate: bytes) -> bytes:
+    """With a validity that OpenSSL leaves alone and the stricter library refuses (DER)."""
+    start = certificate.index(b"\x17\x0d") + 4
+    return certificate[:start] + b"13" + certificate[start + 2 :]
 
 
 def http(status: int, body: bytes = b"") -> bytes:
@@ -118,6 +138,26 @@ def test_a_token_goes_to_nobody_else(server: Server, known: str) -> None:
     assert server.asked == b""
 
 
+def test_a_token_goes_to_nobody_whose_certificate_cannot_be_read(server: Server) -> None:
+    pair = issue("CN=odd", hours=(-100_000, 100_000))
+    odd = as_pem(with_month_13(pair.der))
+    server.pair.certificate_file.write_bytes(odd)
+    server.pair.key_file.write_bytes(pair.key_pem())
+    with server.answering(http(200)) as port:
+        found = ask("127.0.0.1", port, client_context(), token=TOKEN)
+    assert isinstance(found, NotSeen)
+    assert server.asked == b""
+
+
+def test_a_certificate_that_cannot_be_read_has_no_fingerprint(server: Server) -> None:
+    pair = issue("CN=odd", hours=(-100_000, 100_000))
+    odd = as_pem(with_version(pair.der, 1))
+    server.pair.certificate_file.write_bytes(odd)
+    server.pair.key_file.write_bytes(pair.key_pem())
+    with server.answering(http(401)) as port:
+        assert ask("127.0.0.1", port, client_context()) == Answer(401, "")
+
+
 def test_a_server_of_another_authority_is_not_asked(server: Server, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     context = client_context(ca_file=str(other.certificate_file))
@@ -159,11 +199,31 @@ def test_nobody_and_no_tls() -> None:
     assert found.why.startswith("TLS: ")
 
 
-@pytest.mark.parametrize(("name", "value"), [("_MOST_BYTES", 8), ("_ALL_SECONDS", -1.0)])
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        pytest.param(b"HTTP/1.1 200 ", b"X", id="status line"),
+        pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="interim answers"),
+        pytest.param(http(200, BODY)[:-1], b"", id="nothing more"),
+        pytest.param(b"HTTP/1.1 200 X\r\n\r\n", b"x", id="body"),
+        pytest.param(
+            b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n", b"0", id="chunk size"
+        ),
+    ],
+)
 def test_an_answer_without_end_is_cut(
-    server: Server, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: bytes, again: bytes
 ) -> None:
-    monkeypatch.setattr(f"pyrbacproxy.node.scrape.{name}", value)
+    monkeypatch.setattr("pyrbacproxy.node.scrape._ALL_SECONDS", 0.2)
+    monkeypatch.setattr("pyrbacproxy.node.scrape._WAIT_SECONDS", 0.5)
+    with server.answering(answer, again) as port:
+        found = ask("127.0.0.1", port, client_context())
+    assert isinstance(found, NoAnswer)
+    assert found.why == "the answer does not end" if again else found.why.startswith("silence")
+
+
+def test_too_large_an_answer_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrbacproxy.node.scrape._MOST_BYTES", 8)
     with server.answering(http(200, BODY)) as port:
         found = ask("127.0.0.1", port, client_context())
     assert found == NoAnswer("the answer does not end")

@@ -5,12 +5,18 @@ shows the very certificate of the node's serving pair.
 """
 
 import http.client
+import io
+import socket
 import ssl
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from pyrbacproxy.node.certificates import fingerprint
 from pyrbacproxy.node.facts import METRICS_PATH, SERIES_PREFIX, Answer, Asked, NoAnswer, NotSeen
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _WAIT_SECONDS = 10.0
 _ALL_SECONDS = 30.0
@@ -37,6 +43,33 @@ class CredentialError(Exception):
 
 class _EndlessError(Exception):
     """An answer is larger or slower than any of CRI-O's."""
+
+
+class _Hurried(io.RawIOBase):
+    """What a socket receives until an instant of the monotonic clock; then _EndlessError.
+
+    A socket's own limit holds for each piece, so that one byte every few seconds would last for
+    ever, in a status line or between chunks.
+    """
+
+    def __init__(self, connection: socket.socket, until: float) -> None:
+        super().__init__()
+        self._connection = connection
+        self._until = until
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """All that HTTPResponse wants of a socket."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Some bytes, 0 at the end. Raises OSError and _EndlessError."""
+        if time.monotonic() > self._until:
+            raise _EndlessError
+        return self._connection.recv_into(buffer)
 
 
 def client_context(credential: Credential | None = None, ca_file: str = "") -> ssl.SSLContext:
@@ -67,17 +100,21 @@ def ask(
     token: str = "",
     known_fingerprint: str = "",
 ) -> Asked:
-    """GET the metrics, within 30 s. A token goes only to a known server, else it is NotSeen."""
+    """GET the metrics, within 40 s. A token goes only to a known server, else it is NotSeen."""
+    until = time.monotonic() + _ALL_SECONDS
     connection = http.client.HTTPSConnection(address, port, timeout=_WAIT_SECONDS, context=context)
     try:
         connection.connect()
         shown = _shown(connection)
-        is_known = context.verify_mode is ssl.CERT_REQUIRED or shown == known_fingerprint
-        if token and not is_known:
+        is_vouched_for = context.verify_mode is ssl.CERT_REQUIRED
+        # A certificate that cannot be read has no fingerprint, nor has one that is not in sight.
+        if token and not is_vouched_for and (not shown or shown != known_fingerprint):
             return NotSeen(_UNKNOWN_SERVER)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         connection.request("GET", METRICS_PATH, headers=headers)
-        response = connection.getresponse()
+        hurried = cast("socket.socket", _Hurried(connection.sock, until))
+        response = http.client.HTTPResponse(hurried, method="GET")
+        response.begin()
         return Answer(response.status, shown, _series(response))
     except TimeoutError:
         return NoAnswer(f"silence for {_WAIT_SECONDS:.0f} s")
@@ -102,12 +139,14 @@ def _shown(connection: http.client.HTTPSConnection) -> str:
 
 
 def _series(response: http.client.HTTPResponse) -> int:
-    """How many of CRI-O's series the body holds. Raises OSError and HTTPException."""
-    until = time.monotonic() + _ALL_SECONDS
+    """How many of CRI-O's series the body holds.
+
+    Raises OSError, HTTPException and _EndlessError.
+    """
     prefix, count, rest, left = SERIES_PREFIX.encode(), 0, b"", _MOST_BYTES
     while piece := response.read1(_PIECE_BYTES):
         left -= len(piece)
-        if left < 0 or time.monotonic() > until:
+        if left < 0:
             raise _EndlessError
         *whole, rest = (rest + piece).split(b"\n")
         count += sum(line.startswith(prefix) for line in whole)
