@@ -11,6 +11,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.conformance import pki
 from tests.field_reports.harness import Lab, Proxy, get
+from tests.field_reports.servers import OK, Arrived
 from tests.field_reports.watching import until
 
 FAST = "--tls-reload-interval=100ms"
@@ -132,6 +133,26 @@ def test_fr24_a_live_connection_is_judged_by_the_new_client_ca(lab: Lab, made: P
         until(lambda: statuses() == [401, 200], "new judgement")
         by_rename(file, (made / "ca-a.crt").read_bytes() + (made / "ca-b.crt").read_bytes())
         until(lambda: statuses() == [200, 200], "trust in both")
+
+
+def test_a_tunnel_outlives_the_trust_in_its_client(lab: Lab, made: Path) -> None:
+    """Who may is asked once, at the upgrade (reference 6.4)."""
+    proxy, file = trusting_a(lab, made)
+
+    def echo_once(request: Arrived) -> None:
+        request.send(b"HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        request.send(request.connection.recv(100))
+        request.close()
+
+    lab.upstream.script = echo_once
+    with proxy.connect(made / "a") as client:
+        client.send(get("/ws", "Connection: Upgrade", "Upgrade: echo"))
+        assert client.answer().status == 101
+        lab.upstream.script = OK
+        by_rename(file, (made / "ca-b.crt").read_bytes())
+        until(lambda: proxy.ask(get(), made / "a").status == 401, "no trust in a")
+        client.send(b"still here")
+        assert client.end() == b"still here"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ class SwitchedUpstream(asyncio.Protocol):
     def write(self, *pieces: Piece) -> None:
         """Send; on a lost connection bytes vanish."""
         if self._transport is not None:
-            self._transport.writelines(pieces)
+            for piece in pieces:
+                self._transport.write(piece)
 
     def pause_reading(self) -> None:
         """Read no more."""
