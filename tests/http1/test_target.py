@@ -342,3 +342,9 @@ def test_a_thousand_pairs_are_read_and_one_more_is_doubtful() -> None:
     query = parse_query(b"a=1&" * 1001)
     assert query.is_doubtful
     assert len(query.pairs) == 1000
+    assert parse_query(b"&".join([b"a=1"] * 1001)).is_doubtful
+
+
+def test_a_query_of_separators_is_not_worth_its_length() -> None:
+    assert not parse_query(b"&" * 1000 + b"a=1").is_doubtful
+    assert parse_query(b"&" * 1001 + b"a=1") == Query((), is_doubtful=True)

@@ -1,5 +1,6 @@
 import ssl
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,17 @@ def test_a_secret_folder_is_ours_alone_and_short_lived() -> None:
     with tls_context.secret_folder() as folder:
         assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
     assert not Path(folder).exists()
+
+
+def test_without_any_writable_folder_that_is_the_problem(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a container with a read-only root and nothing else: it was a traceback."""
+    monkeypatch.setattr(tls_context, "_MEMORY_FOLDER", str(tmp_path / "none"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    certificate, key = text_of(authority.client("me", "me"))
+    said = f"no folder for temporary files can be written: {tmp_path / 'none'}, $TMPDIR or /tmp"
+    assert said in tls_context.pair_problem(certificate, key)
+    assert said in tls_context.ca_problem(authority.certificate_file.read_text())
+    with pytest.raises(tls_context.NoWritableFolderError):
+        tls_context.secret_folder()

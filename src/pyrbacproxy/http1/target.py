@@ -161,16 +161,18 @@ def parse_query(raw_query: bytes | None) -> Query:
     """The pairs of a query as Go's `url.ParseQuery` gives them; text is UTF-8 with surrogateescape.
 
     Pairs with ";" or a bad escape are dropped and make the query doubtful, and so do more than
-    1,000 pairs (decisions D7).
+    1,000 pairs (decisions D7) or "&"; what follows those is not looked at, however long it is.
     """
-    fields = [field for field in (raw_query or b"").split(b"&") if field]
+    pieces = (raw_query or b"").split(b"&", _MOST_PAIRS + 1)
+    is_long = len(pieces) > _MOST_PAIRS + 1
+    fields = [field for field in pieces[: _MOST_PAIRS + 1] if field]
     pairs: list[tuple[str, str]] = []
     for field in fields[:_MOST_PAIRS]:
         if b";" in field or _BAD_ESCAPE.search(field):
             continue
         name, _, value = field.partition(b"=")
         pairs.append((_query_text(name), _query_text(value)))
-    return Query(tuple(pairs), is_doubtful=len(pairs) != len(fields))
+    return Query(tuple(pairs), is_doubtful=is_long or len(pairs) != len(fields))
 
 
 def _checked_path(raw_path: bytes) -> str:

@@ -5,6 +5,7 @@ is such a place, because a container's root is often read-only and a key has no 
 and are gone before anybody connects.
 """
 
+import errno
 import os
 import ssl
 from pathlib import Path
@@ -16,15 +17,29 @@ if TYPE_CHECKING:
 _MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- what is made in it is a folder of mode 0700
 
 
+class NoWritableFolderError(OSError):
+    """There is no place for a folder of our own; the text is fit for a log."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            errno.EROFS,
+            f"cannot be used, for no folder for temporary files can be written: {_MEMORY_FOLDER}, "
+            "$TMPDIR or /tmp must be",
+        )
+
+
 def secret_folder() -> "tempfile.TemporaryDirectory[str]":
     """A folder of our own for secrets in transit, in memory if possible; its context manager
-    removes it.
+    removes it. Raises NoWritableFolderError.
     """
     # Late, for it is half a MiB and most proxies need no such folder.
     import tempfile  # noqa: PLC0415
 
     is_there = os.access(_MEMORY_FOLDER, os.W_OK)
-    return tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if is_there else None)
+    try:
+        return tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if is_there else None)
+    except OSError:
+        raise NoWritableFolderError from None
 
 
 def client_context(
@@ -56,6 +71,8 @@ def ca_problem(ca: str) -> str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         _load_ca(context, ca)
+    except NoWritableFolderError as error:
+        return error.strerror or ""
     except (ssl.SSLError, OSError):
         return "holds no PEM certificate that can be read"
     return ""
@@ -82,6 +99,8 @@ def pair_problem(certificate: str, key: str) -> str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         _load_pair(context, certificate, key)
+    except NoWritableFolderError as error:
+        return error.strerror or ""
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             return "does not belong to client-key"
