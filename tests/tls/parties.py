@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from OpenSSL import SSL
+from OpenSSL import SSL, _util
 
 from pyrbacproxy.tls.contexts import PrivateKey, ServingPair
 from pyrbacproxy.tls.engine import ServerEngine
@@ -123,8 +123,12 @@ class Client:
         ciphers: str = "ALL",
         identity: Issued | None = None,
         chain: tuple[Issued, ...] = (),
+        groups: str = "",
     ) -> None:
         context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+        if groups:
+            # pyOpenSSL has no name for it.
+            assert _util.lib.SSL_CTX_set1_curves_list(context._context, groups.encode())
         context.set_min_proto_version(SSL.TLS1_VERSION)
         context.set_max_proto_version(version)
         context.set_cipher_list(f"{ciphers}:@SECLEVEL=0".encode())

@@ -16,6 +16,7 @@ from OpenSSL import SSL
 from pyrbacproxy.tls.contexts import (
     ServingPair,
     TlsSettings,
+    offered_groups,
     parse_pool,
     problems,
     read_pair,
@@ -23,7 +24,7 @@ from pyrbacproxy.tls.contexts import (
     server_context,
 )
 from pyrbacproxy.tls.engine import ServerEngine, TlsError
-from pyrbacproxy.tls.names import cipher_list
+from pyrbacproxy.tls.names import GROUPS, cipher_list
 from pyrbacproxy.tls.watched_files import TlsFileError
 from tests.tls.parties import (
     SERVER,
@@ -344,3 +345,84 @@ def test_a_pool_is_parsed_under_its_files_name() -> None:
     assert len(parse_pool(CA.pem, "/ca").anchors) == 1
     with pytest.raises(TlsFileError, match=r"^/ca: holds no certificate$"):
         parse_pool(b"", "/ca")
+
+
+# --- groups (reference 5.3) ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ("X25519", "x25519"),
+        ("P-256", "secp256r1"),
+        ("P-384", "secp384r1"),
+        ("P-521", "secp521r1"),
+        ("X448", ""),
+        ("ffdhe2048", ""),
+    ],
+)
+def test_the_groups_are_the_originals(asked: str, chosen: str, version: int) -> None:
+    client = Client(groups=asked, version=version)
+    try:
+        handshake(RSA.pair, TlsSettings(), client)  # ECDSA's own curve counts before 1.3
+    except TlsError:
+        assert chosen == ""
+    else:
+        assert client.connection.get_group_name() == chosen
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ("X25519MLKEM768", "X25519MLKEM768"),
+        ("P-256:X25519MLKEM768", "secp256r1"),  # without a second hello
+        ("X25519MLKEM768:P-256", "X25519MLKEM768"),
+        ("X448:X25519", "x25519"),
+    ],
+)
+def test_post_quantum_comes_first_where_the_client_has_it_ready(asked: str, chosen: str) -> None:
+    client = Client(groups=asked)
+    handshake(EC.pair, TlsSettings(), client)
+    assert client.connection.get_group_name() == chosen
+
+
+class OldLibrary:
+    """OpenSSL that lacks some groups, as cryptography's bindings show it."""
+
+    def __init__(self, known: str) -> None:
+        self.known = known.split()
+
+    def SSL_CTX_set1_curves_list(self, _context: object, groups: bytes) -> int:  # noqa: N802
+        return int({*groups.decode().split(":")} <= {*self.known})
+
+    def ERR_clear_error(self) -> None:  # noqa: N802
+        """Nothing is left behind."""
+
+
+@pytest.mark.parametrize(
+    ("known", "offered", "said"),
+    [
+        (" ".join(GROUPS), GROUPS, ""),
+        ("X25519 P-256 P-384 P-521", GROUPS[1:], "OpenSSL lacks X25519MLKEM768"),
+        ("P-256 P-384 P-521", GROUPS[2:], "OpenSSL lacks"),
+        ("P-256", (), "OpenSSL's own"),
+    ],
+)
+def test_what_openssl_lacks_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    known: str,
+    offered: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.setattr("pyrbacproxy.tls.contexts._util.lib", OldLibrary(known))
+    with caplog.at_level(1):
+        assert offered_groups.__wrapped__() == offered
+    assert said in caplog.text
+    assert bool(said) is bool(caplog.text)
+
+
+def test_bindings_without_groups_leave_openssls_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrbacproxy.tls.contexts._util.lib", object())
+    assert offered_groups.__wrapped__() == ()

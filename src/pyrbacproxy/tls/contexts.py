@@ -5,7 +5,9 @@ match breaks every later handshake (FR26).
 """
 
 import datetime as dt
+import functools
 import ipaddress
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +19,16 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from OpenSSL import SSL, crypto
+from OpenSSL import SSL, _util, crypto
 
 from pyrbacproxy.tls import pem
 from pyrbacproxy.tls.certificate import from_pem
 from pyrbacproxy.tls.client_chain import ClientCaPool
-from pyrbacproxy.tls.names import DEFAULT_CIPHERS, TLS13_CIPHERS
+from pyrbacproxy.tls.names import DEFAULT_CIPHERS, GROUPS, TLS13_CIPHERS
 from pyrbacproxy.tls.watched_files import TlsFileError, read_file
+
+_LOG = logging.getLogger(__name__)
+_V1 = 20 - 1
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -129,6 +134,7 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
     context.set_options(_OPTIONS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     _set_suites(context, settings)
+    _set_groups(context, offered_groups())
     # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for
     # each request (reference 5.5).
     context.set_verify(SSL.VERIFY_PEER, _accept_any)
@@ -262,6 +268,33 @@ def _set_suites(context: SSL.Context, settings: TlsSettings) -> None:
     context.set_min_proto_version(minimum)
     context.set_cipher_list(suites.encode())
     context.set_tls13_ciphersuites(TLS13_CIPHERS.encode())
+
+
+@functools.cache
+def offered_groups() -> tuple[str, ...]:
+    """The groups of GROUPS that the OpenSSL at hand has; none where it can't be told which."""
+    for groups in (GROUPS, GROUPS[1:], GROUPS[2:]):
+        if _set_groups(SSL.Context(SSL.TLS_SERVER_METHOD), groups):
+            if groups != GROUPS:
+                _LOG.log(_V1, "TLS groups: OpenSSL lacks %s", ", ".join({*GROUPS} - {*groups}))
+            return groups
+    _LOG.log(_V1, "TLS groups: OpenSSL's own")
+    return ()
+
+
+def _set_groups(context: SSL.Context, groups: tuple[str, ...]) -> bool:
+    """Offer these alone; false when that can't be had, and the context is as it was.
+
+    OpenSSL's own list has finite fields too, which cost a server most, and makes clients say hello
+    again for its favourite.
+    """
+    # pyOpenSSL has no name for it, cryptography's bindings have.
+    choose = getattr(_util.lib, "SSL_CTX_set1_curves_list", None)
+    if choose is None or not groups:
+        return False
+    is_chosen = choose(context._context, ":".join(groups).encode()) == 1  # noqa: SLF001 -- as above
+    _util.lib.ERR_clear_error()
+    return bool(is_chosen)
 
 
 def _accept_any(

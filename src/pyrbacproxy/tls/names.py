@@ -49,6 +49,8 @@ _ALIASES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
+# In the order in which Go offers them (reference 5.3): for key exchange, whatever the suite.
+GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384", "P-521")
 # All three are always on: a list neither adds nor removes one. In Go's order of preference with AES
 # instructions.
 _TLS13_SUITES = (
