@@ -5,10 +5,11 @@ import contextlib
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 
 import pytest
+import uvloop
 from h2.settings import SettingCodes
 
 from pyrbacproxy.dataplane.limits import Limits
@@ -16,10 +17,12 @@ from pyrbacproxy.dataplane.sinks import Connector as AnyConnector
 from pyrbacproxy.dataplane.upstream import Connector, UpstreamSettings, dialler
 from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection as Http1Connection
 from pyrbacproxy.demo import pki
+from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.http1.framing import NO_BODY
 from pyrbacproxy.http2.upstream_connector import Http2Connector
 from pyrbacproxy.http2.upstream_stream import UpstreamStream
 from tests.dataplane.upstream_user import User
+from tests.egress_world import world
 from tests.http2.upstream_server import Server, serving
 
 SECONDS = 10.0
@@ -215,7 +218,9 @@ async def test_closing_ends_what_is_being_dialled() -> None:
 
 
 @contextlib.asynccontextmanager
-async def https(folder: Path, *chosen: str) -> AsyncIterator[tuple[Http2Connector, Server]]:
+async def https(
+    folder: Path, *chosen: str, proxy: ProxyAddress | None = None
+) -> AsyncIterator[tuple[Http2Connector, Server]]:
     """Chooses the first of `chosen` that is offered."""
     authority = pki.Authority(folder)
     pair = authority.serving("upstream", names=("localhost",))
@@ -227,7 +232,8 @@ async def https(folder: Path, *chosen: str) -> AsyncIterator[tuple[Http2Connecto
     plain = ssl.create_default_context(cafile=authority.certificate_file)
     async with serving(tls=tls) as server:
         server.choose = tls.set_alpn_protocols
-        settings, limits = UpstreamSettings("https", "localhost", server.port), Limits()
+        settings = UpstreamSettings("https", "localhost", server.port, proxy=proxy)
+        limits = Limits()
         http1 = Connector(settings, limits, context=lambda: plain)
         dial = dialler(settings, limits, lambda: offering)
         connector = Http2Connector(limits, dial, scheme="https", http1=http1)
@@ -288,6 +294,33 @@ async def test_what_the_upstream_chooses_may_change(tmp_path: Path) -> None:
         assert (await asked(connector)).heard == b"http/1 "
         assert (await asked(connector, is_fresh=True)).heard == b"/"
         assert (await asked(connector)).heard == b"/"
+
+
+async def through_a_proxy(folder: Path) -> None:
+    async with world(is_tls=False) as outside:
+        proxy = ProxyAddress("http", "127.0.0.1", outside.proxy_port)
+        async with https(folder, "h2", proxy=proxy) as (connector, server):
+            outside.server_port = server.port
+            assert (await asked(connector)).heard == b"/"
+            assert (await asked(connector)).heard == b"/"
+            assert len(outside.asked) == 1
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_an_egress_proxy_may_stand_between(
+    tmp_path: Path, run: Callable[[Coroutine[None, None, None]], None]
+) -> None:
+    """The upstream speaks first, into a tunnel that TLS has only just made."""
+    run(through_a_proxy(tmp_path))
+
+
+@pytest.mark.parametrize("chosen", ["h2", "http/1.1"])
+def test_the_loop_that_serves_hands_transports_over_as_well(tmp_path: Path, chosen: str) -> None:
+    async def ask() -> bytes:
+        async with https(tmp_path, chosen) as (connector, _):
+            return (await asked(connector)).heard
+
+    assert uvloop.run(ask()) == (b"/" if chosen == "h2" else b"http/1 ")
 
 
 def test_http_2_is_imported_only_by_who_speaks_it() -> None:
