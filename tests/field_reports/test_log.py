@@ -1,6 +1,9 @@
 """Field report FR67: no secret in a log, at any level."""
 
 import base64
+import json
+import re
+import time
 
 import pytest
 
@@ -127,3 +130,35 @@ def test_fr67_tokens_when_the_upstream_is_away(lab: Lab) -> None:
 def test_fr67_the_flags_are_logged_without_secrets(lab: Lab, proxy: Proxy) -> None:
     assert "--v=" in proxy.text() or "FLAG" in proxy.text()
     assert lab.secrets
+
+
+def test_fr67_json_lines_are_json_and_masked(lab: Lab) -> None:
+    proxy = lab.start("--v=10", "--logging-format=json")
+    token = lab.token(refused("no"))
+    assert proxy.ask(get(f"/metrics?access_token={token}", bearer(token))).status == 401
+    proxy.wait_for("Unable to authenticate")
+    lines = [json.loads(line) for line in proxy.text().splitlines()]
+    assert all({"ts", "caller", "msg"} <= set(line) for line in lines)
+    bodies = [line["msg"] for line in lines if '"kind":"TokenReview"' in line["msg"]]
+    assert bodies
+    assert all('"token":"<masked>"' in body for body in bodies)
+    assert any(line["msg"].startswith("Listening securely on ") for line in lines)
+
+
+def test_a_flood_of_bad_tokens_does_not_flood_the_log(lab: Lab) -> None:
+    proxy = lab.start()
+    token = lab.token(refused("no"))
+    asks = 400
+    began_at = time.monotonic()
+    with proxy.connect() as client:
+        for _ in range(asks):
+            client.send(get("/metrics", bearer(token)))
+            assert client.answer().status == 401
+    seconds = int(time.monotonic() - began_at) + 2  # a second that began before, and the last
+    time.sleep(1.0)  # the next line is in another second
+    assert proxy.ask(get("/metrics", bearer(lab.token(refused("no"))))).status == 401
+    text = proxy.wait_for("more lines like this within a second: unauthenticated")
+    written = text.count("Unable to authenticate")
+    left_out = sum(map(int, re.findall(r"Left out (\d+) more lines", text)))
+    assert written <= 10 * seconds + 1
+    assert written + left_out == asks + 1
