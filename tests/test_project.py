@@ -71,7 +71,12 @@ def test_the_readme_shows_authorization_files_without_fault(text: str) -> None:
 def test_links_between_documents_lead_somewhere() -> None:
     broken = [
         f"{path.name}: {link}"
-        for path in [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("deploy/*/*.md")]
+        for path in [
+            *ROOT.glob("*.md"),
+            *ROOT.glob("docs/*.md"),
+            *ROOT.glob("benchmarks/*.md"),
+            *ROOT.glob("deploy/*/*.md"),
+        ]
         for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text())
         if not (path.parent / link).exists()
     ]
