@@ -7,7 +7,6 @@ from types import ModuleType
 import pytest
 import yaml
 
-SAFE_LOAD = yaml.safe_load
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,8 +35,8 @@ def test_what_is_missing_or_too_much_is_named(
 ) -> None:
     written = docs.MIGRATION.read_text()
     assert change[0] in written
-    monkeypatch.setattr(docs.yaml, "safe_load", lambda _: loaded)
-    loaded = SAFE_LOAD(written.replace(*change, 1))
+    changed = yaml.safe_load(written.replace(*change, 1))
+    monkeypatch.setattr(docs.yaml, "safe_load", lambda _: changed)
     with pytest.raises(SystemExit, match=said):
         getattr(docs, part)()
 
