@@ -51,7 +51,9 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {PROXY_USER}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {{name: metrics-reader}}
-rules: [{{nonResourceURLs: [/metrics], verbs: [get]}}]
+rules:
+  - {{nonResourceURLs: [/metrics], verbs: [get]}}
+  - {{nonResourceURLs: ["/test.Echo/*", /posted], verbs: [create]}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -1,7 +1,8 @@
 """The original's end-to-end cases by their ids, K-E1 to K-E26 (reference 7.1).
 
-As there, the client is curl, which succeeds or fails, and the proxy logs all that it can. What
-OpenShift's fork has built in is said by the authorization file (D22).
+As there, the client is curl, which succeeds or fails, and the proxy logs all that it can. HTTP/2
+is preferred where a case is about it (D25), and what OpenShift's fork has built in is said by the
+authorization file (D22).
 """
 
 from pathlib import Path
@@ -53,6 +54,15 @@ async def test_k_e2_a_token_with_a_role_is_let_in(
     proxy = await proxies.start(upstream, ALL_LOGS)
     got = await curl(f"{proxy.url}/metrics", token=await cluster.token(READER_ACCOUNT))
     assert (got.code, got.status, got.output) == (0, 200, "HTTP/1.1 /metrics\n")
+
+
+async def test_k_e3_an_upstream_that_speaks_h2c_only(
+    cluster: Cluster, programs: Programs, proxies: Proxies
+) -> None:
+    upstream = await start_nginx(programs, "http2")
+    proxy = await proxies.start(upstream, ALL_LOGS, "--upstream-force-h2c=true")
+    got = await curl(f"{proxy.url}/metrics", token=await cluster.token(READER_ACCOUNT))
+    assert (got.code, got.status, got.output) == (0, 200, "HTTP/2.0 /metrics\n")
 
 
 @pytest.mark.parametrize("audience", ["wrong-audience", ""], ids=["K-E7", "K-E7-none"])

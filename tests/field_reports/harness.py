@@ -193,7 +193,7 @@ class Proxy:
         self.process = process
         self.folder = folder
         self.port = port
-        self._certificates = certificates
+        self.certificates = certificates
         self._judged = {"err": 0, "out": 0}
 
     def connect(
@@ -213,7 +213,7 @@ class Proxy:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_plain:
             return Client(raw)
-        path = self._certificates / certificate if certificate else None
+        path = self.certificates / certificate if certificate else None
         context = tls or client_context(path)
         try:
             return Client(context.wrap_socket(raw, server_hostname="proxy.test"))
