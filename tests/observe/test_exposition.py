@@ -24,6 +24,21 @@ def test_text_is_for_everybody(accept: str) -> None:
     assert shown.body.startswith(b"# HELP kube_rbac_proxy_requests_total ")
 
 
+@pytest.mark.parametrize("version", ["x", "1.x", "2.0.0", "9" * 5000, "1_0.0", "\xb2", "1=2"])
+@pytest.mark.parametrize("media", ["application/openmetrics-text", "text/plain"])
+def test_a_version_that_there_is_not_is_passed_over(media: str, version: str) -> None:
+    asked = f"{media}; version={version};escaping=values"
+    assert written(asked).content_type == "text/plain; version=0.0.4; charset=utf-8"
+    assert written(f"{asked},{OPEN_METRICS}").body.endswith(b"\n# EOF\n")
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text", "application/openmetrics-text;version="]
+)
+def test_open_metrics_without_a_version_is_the_first(accept: str) -> None:
+    assert written(accept).content_type.startswith("application/openmetrics-text; version=1.0.0;")
+
+
 def test_open_metrics_for_who_takes_it() -> None:
     shown = written(OPEN_METRICS)
     assert shown.content_type.startswith("application/openmetrics-text; version=1.0.0;")

@@ -5,6 +5,7 @@ Importing this costs about 3 MiB and 50 ms, so only who is asked for the page im
 
 import gzip
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from prometheus_client.exposition import choose_encoder
@@ -14,6 +15,8 @@ from pyrbacproxy.observe.families import Families
 from pyrbacproxy.observe.gauges import Gauges
 from pyrbacproxy.observe.metrics import Metrics
 
+# The library compares any other as numbers, raises where it is none, and echoes it.
+_VERSIONS = frozenset(("0.0.1", "0.0.4", "1.0.0"))
 _ZERO = re.compile(r"0(\.0*)?")
 
 
@@ -32,11 +35,23 @@ def exposition(
     """The page as Prometheus' own handler negotiates it: OpenMetrics or text, packed if wished."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Families(metrics, gauges))
-    encode, content_type = choose_encoder(accept)
+    encode, content_type = choose_encoder(_understood(accept))
     body = encode(registry)
     if not _takes_gzip(accept_encoding):
         return Exposition(body, content_type, "")
     return Exposition(gzip.compress(body, compresslevel=6, mtime=0), content_type, "gzip")
+
+
+def _understood(accept: str) -> str:
+    """The entries of an Accept header that name no version, or one that there is."""
+    return ",".join(entry for entry in accept.split(",") if _VERSIONS.issuperset(_versions(entry)))
+
+
+def _versions(entry: str) -> Iterator[str]:
+    for parameter in entry.split(";"):
+        name, _, value = parameter.strip().partition("=")
+        if name == "version" and value:
+            yield value
 
 
 def _takes_gzip(accept_encoding: str) -> bool:
