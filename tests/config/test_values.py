@@ -266,6 +266,21 @@ def test_a_quoted_text_stays_on_its_line() -> None:
     assert values.quoted('a"b\n\u00e9') == '"a\\"b\\n\u00e9"'
 
 
-def test_a_password_in_a_url_is_not_shown() -> None:
-    assert values.without_password("http://me:secret@h:1/x") == "http://<masked>@h:1/x"
-    assert values.without_password("http://h/a@b") == "http://h/a@b"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://me:secret@h:1/x", "http://<masked>@h:1/x"),
+        ("https://me:se/cret@h/", "https://<masked>@h/"),
+        ("https://me:se@cr/et@h/", "https://<masked>@h/"),
+        ("me:secret@h:80", "<masked>@h:80"),
+        ("https:me:secret@h", "<masked>@h"),
+        ("https:\\\\me:secret@h", "<masked>@h"),
+        ("[https://a,https://me:secret@h]", "[https://a,https://<masked>@h]"),
+        ("http://h/a@b", "http://h/a@b"),
+        ("http://h:8080/a@b", "http://h:8080/a@b"),
+        ("http://[::1]:8080/a@b", "http://[::1]:8080/a@b"),
+        ("/a:b@c", "/a:b@c"),
+    ],
+)
+def test_a_password_in_a_url_is_not_shown(url: str, shown: str) -> None:
+    assert values.without_password(url) == shown

@@ -29,6 +29,9 @@ _NANOSECONDS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+# What stands before an @: with a `/` in it only where the colon before that begins no port.
+_USER = re.compile(r"//(?:(?!\[)[^/]*:(?![0-9]*[/?#,\]])[^/]*/.*|[^/]*)@", re.DOTALL)
+_USER_WITHOUT_SLASHES = re.compile(r"^[^/]+:(?!//).*@", re.DOTALL)
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
@@ -38,8 +41,11 @@ def quoted(text: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """A URL as a message may show it: user and password are masked."""
-    return re.sub(r"//[^/]*@", "//<masked>@", url)
+    """A URL as a message may show it: user and password are masked, also where the rest is amiss.
+
+    A password may hold a `/` that nobody escaped, and `//` may be missing.
+    """
+    return _USER_WITHOUT_SLASHES.sub("<masked>@", _USER.sub("//<masked>@", url))
 
 
 def parse_bool(text: str) -> bool:
