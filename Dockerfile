@@ -20,7 +20,7 @@ RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash \
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
     && ln -s /opt/pyrbacproxy/bin/pyrbacproxy /usr/local/bin/pyrbacproxy \
     && ln -s /opt/pyrbacproxy/bin/pyrbacproxy /usr/local/bin/kube-rbac-proxy \
-    && command -v bash sleep
+    && command -v bash && command -v sleep
 COPY --from=build /opt/pyrbacproxy /opt/pyrbacproxy
 ENV PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
