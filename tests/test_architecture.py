@@ -36,10 +36,12 @@ ALLOWED: dict[str, str] = {
     "tls.* user",
     "commands.demo": "demo.*",
     "commands.arguments": "",
+    "commands.terminal": "",
     "commands.audit": "commands.arguments commands.audit_report node.*",
-    "commands.audit_report": "node.*",
-    "commands.kubelet_config": "commands.arguments commands.kubelet_report node.* tls.profiles",
-    "commands.kubelet_report": "node.*",
+    "commands.audit_report": "commands.terminal node.*",
+    "commands.kubelet_config": "commands.arguments commands.kubelet_report commands.terminal "
+    "node.* tls.profiles",
+    "commands.kubelet_report": "commands.terminal node.*",
     # floor 5
     "config.values": "",
     "config.version": "config.values",
@@ -55,7 +57,7 @@ ALLOWED: dict[str, str] = {
     "config.starting": "config.findings config.options startup.gate",
     "config.oidc": "config.findings config.options egress_proxy oidc.settings tls.upstream_context "
     "tls.watched_files",
-    "config.upstream_url": "config.values dataplane.upstream",
+    "config.upstream_url": "dataplane.upstream",
     "config.forwarding": "config.findings config.options config.upstream_url config.values "
     "dataplane.upstream egress_proxy tls.contexts tls.upstream_context tls.watched_files",
     "config.yaml_tree": "config.findings",

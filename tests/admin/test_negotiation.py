@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pyrbacproxy.admin.flagz import Flagz
-from pyrbacproxy.admin.negotiation import group_version, plain
+from pyrbacproxy.admin.negotiation import group_version
 from pyrbacproxy.admin.pages import Page
 from pyrbacproxy.admin.status import Program
 from pyrbacproxy.admin.statusz import Statusz
@@ -200,10 +200,6 @@ def test_z_c3_d7_the_deprecated_version_warns(kind: str) -> None:
 def test_without_a_user_agent_json_is_compact() -> None:
     accept = accepted("Statusz", "application/json$K")
     assert b"\n  " not in PAGES["Statusz"](request(b"/x", (b"Accept", accept))).body
-
-
-def test_text_that_is_no_utf_8_is_replaced() -> None:
-    assert plain("a\udc80").body == b"a?"
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def test_nothing_from_the_node_moves_the_cursor() -> None:
     assert "\x1b" not in as_text([Passed("a", "b\x1b[2Jc\r\nd")])
 
 
+def test_a_name_that_is_no_text_is_told_to_programs_too() -> None:
+    written = as_json([Passed("a", "\udcff\x9b")])
+    assert written.isascii()
+    assert json.loads(written)["checks"][0]["what"] == "\udcff\x9b"
+
+
 def test_programs_get_every_outcome() -> None:
     told = json.loads(as_json(ALL))
     assert (told["isClean"], told["findings"], told["notSeen"]) == (False, 2, 1)

@@ -74,6 +74,18 @@ def test_programs_get_json(defaults: str, write: Write, capsys: Output) -> None:
     assert told["staticPodPath"]["result"] == "/etc/kubernetes/manifests"
 
 
+def test_nothing_from_a_file_moves_the_cursor(defaults: str, write: Write, capsys: Output) -> None:
+    file = write("user.yaml", '{"a\\e[2Jb": 1, podLogsDir: "/\\x9b\\u202e", "x\\e": 1}')
+    assert kubelet_config.run([defaults, file]) == 0
+    told = capsys.readouterr().out
+    assert r'    podLogsDir: "/\x9B\u202E"' in told
+    assert "a?[2Jb: unknown field" in told
+    assert all(letter.isprintable() for letter in told.replace("\n", ""))
+    wrong = write("wrong.yaml", '{evictionHard: {"m\\e]0;x\\a": 1}}')
+    assert kubelet_config.run([defaults, wrong]) == 1
+    assert "evictionHard.m?]0;x?: must be text" in capsys.readouterr().err
+
+
 def test_a_default_that_stays_is_a_failure(defaults: str, write: Write, capsys: Output) -> None:
     assert kubelet_config.run([defaults, write("user.yaml", "kubeAPIQPS: 0")]) == 1
     assert "kubeAPIQPS: 0 is lost; the default 50 stays" in capsys.readouterr().out

@@ -14,5 +14,9 @@ def test_a_text_carries_the_headers_of_the_original() -> None:
     )
 
 
+def test_what_no_encoding_has_is_shown_as_a_question() -> None:
+    assert text(200, "a\udcffb").body == b"a?b"
+
+
 def test_an_answer_is_empty_and_keeps_the_connection_by_default() -> None:
     assert Response(502) == Response(502, Headers(), b"", must_close=False)

@@ -3,6 +3,15 @@ import pytest
 from pyrbacproxy.node.documents import Document, DocumentError, Json, read_all, read_one, shown
 
 
+def bomb(kind: str) -> bytes:
+    """Eight lines, each of which names the one before nine times."""
+    lines = ["a0: &a0 {k: v}"]
+    for number in range(1, 9):
+        before = ", ".join([f"*a{number - 1}"] * 9)
+        lines.append(f"a{number}: &a{number} {kind % before}")
+    return "\n".join(lines).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -39,6 +48,16 @@ def test_a_document_is_read(content: bytes, expected: Document) -> None:
         ),
         pytest.param(b"[" * 5000, "f: nested too deeply", id="deep"),
         pytest.param(b"a: &x [*x]", "f: nested too deeply", id="endless"),
+        pytest.param(bomb("[%s]"), "f: more than 1000000 values", id="aliases that multiply"),
+        pytest.param(bomb("{<<: [%s]}"), "f: more than 1000000 values", id="merges that do"),
+        pytest.param(b"a: [.nan]", "f: a[0]: JSON has no number nan", id="not a number"),
+        pytest.param(b'{"a": -Infinity}', "f: a: JSON has no number -inf", id="endless, in JSON"),
+        pytest.param(
+            b'{"a": {"b": "\\ud800"}}', r'f: a.b: "\ud800" holds half a character', id="half"
+        ),
+        pytest.param(
+            b'{"a": {"\\ud800": 1}}', r'f: a: "\ud800" holds half a character', id="half a key"
+        ),
     ],
 )
 def test_a_bad_one_is_named(content: bytes, complaint: str) -> None:

@@ -98,6 +98,12 @@ def test_the_pods_name_comes_from_the_folder_of_its_logs(fake: FakeProc) -> None
     assert fake.text() == "held by kube-rbac-proxy (pid 42) of pod openshift/mco"
 
 
+def test_a_command_cannot_move_the_cursor(fake: FakeProc) -> None:
+    fake.table("tcp", ("0100007F:25A5", "0A", 7))
+    fake.process(42, "x\x1b[2J\ny", "/", "socket:[7]")
+    assert fake.text() == "held by x?[2J?y (pid 42)"
+
+
 def test_only_listeners_on_the_port_count(fake: FakeProc) -> None:
     fake.table("tcp", ("0100007F:25A5", "01", 1), ("0100007F:25A6", "0A", 2))
     fake.process(42, "curl", "/", "socket:[1]", "socket:[2]")

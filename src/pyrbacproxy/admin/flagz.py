@@ -3,12 +3,12 @@
 The text is made once, so that its delimiter never changes.
 """
 
-from pyrbacproxy.admin.negotiation import GROUP, Text, negotiated, plain, structured
+from pyrbacproxy.admin.negotiation import GROUP, Text, negotiated, structured
 from pyrbacproxy.admin.status import COMPONENT
 from pyrbacproxy.admin.statusz import WARNING
 from pyrbacproxy.admin.structured import Object
 from pyrbacproxy.handler import Request
-from pyrbacproxy.http1.response import Response
+from pyrbacproxy.http1.response import Response, text
 
 KIND = "Flagz"
 
@@ -29,7 +29,7 @@ class Flagz:
         if isinstance(form, Response):
             return form
         if isinstance(form, Text):
-            return plain(self._text)
+            return text(200, self._text)
         value: Object = {
             "kind": KIND,
             "apiVersion": f"{GROUP}/{form.version}",

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from pyrbacproxy.admin.structured import Media, Object, json_text, yaml_text
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.http1.response import Response
 from pyrbacproxy.http1.target import parse_query
 
 GROUP = "config.k8s.io"
@@ -104,11 +104,6 @@ def group_version(response: Response) -> tuple[str, str]:
     media = (response.headers.get(b"content-type") or b"").decode("latin-1")
     pairs = dict(entry.partition("=")[::2] for entry in media.split(";")[1:])
     return pairs.get("g", ""), pairs.get("v", "")
-
-
-def plain(body: str) -> Response:
-    """The page as text."""
-    return text(200, body.encode(errors="replace").decode())
 
 
 def _parsed(accept: str) -> list[_Clause]:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyrbacproxy.admin.negotiation import GROUP, Text, negotiated, plain, structured
+from pyrbacproxy.admin.negotiation import GROUP, Text, negotiated, structured
 from pyrbacproxy.admin.status import COMPONENT, Program, Status, status_at
 from pyrbacproxy.admin.structured import Value
 from pyrbacproxy.handler import Request
-from pyrbacproxy.http1.response import Response
+from pyrbacproxy.http1.response import Response, text
 
 KIND = "Statusz"
 DELIMITERS = (":", ": ", "=", " ")
@@ -42,7 +42,7 @@ class Statusz:
         if isinstance(form, Response):
             return form
         if isinstance(form, Text):
-            return plain(_text(status, self.delimiter()))
+            return text(200, _text(status, self.delimiter()))
         return structured(form, KIND, _object(status, form.version))
 
 

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from pyrbacproxy.commands.terminal import printable
 from pyrbacproxy.node.findings import Finding, Outcome, Passed, Unseen
 
 _WIDTH = 100
@@ -24,7 +25,7 @@ def as_json(outcomes: list[Outcome]) -> str:
         "notSeen": sum(isinstance(one, Unseen) for one in outcomes),
         "checks": [_members(one) for one in outcomes],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(told, indent=2) + "\n"
 
 
 def as_text(outcomes: list[Outcome]) -> str:
@@ -63,8 +64,8 @@ def _what(one: Outcome) -> str:
 
 def _wrapped(start: str, text: str, indent: str) -> Iterator[str]:
     lines = textwrap.wrap(
-        # Names of files and subjects come from the node: none of them may move the cursor.
-        "".join(letter if letter.isprintable() else "?" for letter in text),
+        # Names of files and subjects come from the node.
+        printable(text),
         width=_WIDTH,
         initial_indent=start,
         subsequent_indent=indent,

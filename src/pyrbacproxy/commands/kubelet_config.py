@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pyrbacproxy.commands.arguments import FAILED, Arguments
 from pyrbacproxy.commands.kubelet_report import Answer, Inputs, as_json, as_text
+from pyrbacproxy.commands.terminal import printable
 from pyrbacproxy.node.documents import Document, DocumentError, read_all, read_one, shown
 from pyrbacproxy.node.kubelet_config import CONTROL_PLANE_POOLS, Pool, merge
 from pyrbacproxy.node.kubelet_request import KIND, KubeletRequest, TlsProfile, request
@@ -56,7 +57,7 @@ def run(argv: list[str]) -> int:
     inputs = Inputs(defaults or {}, wanted or KubeletRequest({}), manifests)
     answer = _answer(pool, inputs, options.defaults, options.file)
     problems = [*files.problems, *answer.merged.problems, *filter(None, [answer.missing])]
-    sys.stderr.writelines(f"Error: {problem}\n" for problem in problems)
+    sys.stderr.writelines(f"Error: {printable(problem)}\n" for problem in problems)
     if files.problems:
         return FAILED
     sys.stdout.write(as_json(answer) if options.output == "json" else as_text(answer))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from pyrbacproxy.commands.terminal import printable
 from pyrbacproxy.node.documents import Document, Json, shown
 from pyrbacproxy.node.kubelet_config import Lost, Merged, Pool
 from pyrbacproxy.node.kubelet_request import KubeletRequest
@@ -57,7 +58,7 @@ def as_json(answer: Answer) -> str:
         "sidecars": answer.sidecars,
         "follows": [] if merged.problems else what_follows(answer.before, answer.after),
     }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(told, indent=2) + "\n"
 
 
 def as_text(answer: Answer) -> str:
@@ -67,7 +68,7 @@ def as_text(answer: Answer) -> str:
         return f"Pool {answer.pool.name}: the operator refuses this and renders nothing.\n"
     dropped = [_dropped_line(lost) for lost in merged.lost]
     follows = what_follows(answer.before, answer.after)
-    document = yaml.safe_dump(merged.document, sort_keys=False, allow_unicode=True)
+    document = yaml.safe_dump(merged.document, sort_keys=False)
     parts = [
         f"Pool {answer.pool.name}",
         _table(answer),
@@ -76,7 +77,8 @@ def as_text(answer: Answer) -> str:
         _section("Notes", merged.notes),
         _section("What follows for the proxy", [*follows, _sidecar_line(answer.sidecars)]),
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    # Keys and values come from files; what YAML needs escaped is escaped by now.
+    return "".join(f"{printable(line)}\n" for line in "\n\n".join(filter(None, parts)).split("\n"))
 
 
 def _table(answer: Answer) -> str:

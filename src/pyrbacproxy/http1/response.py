@@ -21,5 +21,9 @@ class Response:
 def text(
     status: int, body: str, *headers: tuple[bytes, bytes], must_close: bool = False
 ) -> Response:
-    """A plain-text answer with the headers that all texts of the original carry (reference 3.8)."""
-    return Response(status, Headers((*_TEXT, *headers)), body.encode(), must_close=must_close)
+    """A plain-text answer with the headers that all texts of the original carry (reference 3.8).
+
+    What no encoding has, such as bytes of a path on a command line, is shown as `?`.
+    """
+    lines = Headers((*_TEXT, *headers))
+    return Response(status, lines, body.encode(errors="replace"), must_close=must_close)

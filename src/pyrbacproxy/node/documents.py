@@ -1,12 +1,20 @@
 """YAML or JSON → plain values: what a node's files and rendered manifests are read with."""
 
 import json
+import math
+import re
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import yaml
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Document: TypeAlias = dict[str, Json]
+
+
+# More than the objects of a large namespace have; ten aliases in a row could stand for more.
+_MOST_VALUES = 1_000_000
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class DocumentError(Exception):
@@ -51,15 +59,60 @@ def _loaded(content: bytes) -> list[object]:
             return [json.loads(content)]
         except json.JSONDecodeError:
             pass
-    return list(yaml.safe_load_all(content))
+    loader = yaml.SafeLoader(content)
+    try:
+        return list(_yaml_documents(loader))
+    finally:
+        loader.dispose()
+
+
+def _yaml_documents(loader: yaml.SafeLoader) -> Iterator[object]:
+    while node := loader.get_node() if loader.check_node() else None:
+        if _weight(node, {}) > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES} values, with what its aliases stand for")
+        yield loader.construct_document(node)
+
+
+def _weight(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many nodes there are once every alias is what it stands for; merge keys use such, too.
+
+    `known` holds the weight of nodes by their id. One within itself ends in RecursionError.
+    """
+    found = known.get(id(node))
+    if found is None:
+        below = [each for child in node.value for each in _nodes(child)] if _is_branch(node) else ()
+        found = known[id(node)] = 1 + sum(_weight(each, known) for each in below)
+    return found
+
+
+def _is_branch(node: yaml.Node) -> bool:
+    return not isinstance(node, yaml.ScalarNode)
+
+
+def _nodes(child: yaml.Node | tuple[yaml.Node, yaml.Node]) -> tuple[yaml.Node, ...]:
+    """A sequence's entry, or a mapping's key and value."""
+    return child if isinstance(child, tuple) else (child,)
+
+
+def _text(text: str, key: str) -> str:
+    """The text, unless it is none in any encoding: JSON can escape half a character."""
+    if _SURROGATE.search(text):
+        raise ValueError(f"{key.lstrip('.')}: {json.dumps(text)} holds half a character")
+    return text
 
 
 def _plain(value: object, key: str) -> Json:
     """The value, if JSON can say it. Raises ValueError that names the key."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
+        return _text(value, key)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{key.lstrip('.')}: JSON has no number {value}")
+    if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, list):
         return [_plain(item, f"{key}[{at}]") for at, item in enumerate(value)]
     if isinstance(value, dict):
-        return {str(name): _plain(item, f"{key}.{name}") for name, item in value.items()}
+        return {
+            _text(str(name), key): _plain(item, f"{key}.{name}") for name, item in value.items()
+        }
     raise ValueError(f"{key.lstrip('.')}: put {value} in quotes, for YAML it is no text")

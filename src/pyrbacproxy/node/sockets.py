@@ -99,12 +99,14 @@ def _sockets_of(folder: Path) -> Iterator[int]:
 
 
 def _process(pid: int, proc: Path, pod_logs: Path) -> Process:
-    command, cgroup = (_text(proc / str(pid) / name) for name in ("comm", "cgroup"))
-    found = pod_of(cgroup)
+    # Whoever holds the port chose the name, and it is shown on terminals.
+    written = _text(proc / str(pid) / "comm").strip()
+    command = "".join(letter if letter.isprintable() else "?" for letter in written)
+    found = pod_of(_text(proc / str(pid) / "cgroup"))
     if found is None:
-        return Process(pid, command.strip())
+        return Process(pid, command)
     uid, container = found
-    return Process(pid, command.strip(), container, _pod_name(uid, pod_logs) or uid)
+    return Process(pid, command, container, _pod_name(uid, pod_logs) or uid)
 
 
 def _pod_name(uid: str, pod_logs: Path) -> str:
