@@ -107,6 +107,27 @@ def test_endpoint_flags_without_effect_are_told() -> None:
     assert "--proxy-endpoints-address has no effect" in findings.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("secure", "host", "is_taken"),
+    [
+        ("", "", True),
+        ("", "127.0.0.1", True),
+        ("127.0.0.1", "::", True),
+        ("10.0.0.1", "", True),
+        ("10.0.0.1", "127.0.0.1", False),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "::1", False),
+    ],
+)
+def test_the_two_ports_are_two(secure: str, host: str, *, is_taken: bool) -> None:
+    words = (PORT, *((f"--proxy-endpoints-address={host}",) if host else ()))
+    _, findings = endpoints(SECURE, *words, secure=Address(secure, 1, "HERE"))
+    said = f"{' '.join(reversed(words))}: is what --secure-listen-address=HERE listens on"
+    assert findings.problems == ([said] if is_taken else [])
+    _, findings = endpoints(SECURE, *words, secure=Address(secure, 2, "HERE"))
+    assert findings.problems == []
+
+
 def test_the_endpoints_host_is_a_host() -> None:
     _, findings = endpoints(SECURE, "--proxy-endpoints-address=h:1", secure=LOCAL)
     assert findings.problems[0].startswith("--proxy-endpoints-address=h:1: ")

@@ -11,6 +11,8 @@ from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.names import cipher_list, minimum_version
 
 _LARGEST_PORT = 65_535
+_EVERYWHERE = frozenset(("", "::"))
+_EVERY_IPV4 = "0.0.0.0"  # noqa: S104 - compared, not bound
 _TLS13 = 0x0304
 _USUAL_RELOAD_SECONDS = 60.0
 
@@ -70,7 +72,17 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
         flags = f"--proxy-endpoints-address={host_text} {flags}"
     else:
         host = secure.host
+    if port == secure.port and _overlap(host, secure.host):
+        # Bound first, it would make a gate wait for us, for ever.
+        findings.problem(f"{flags}: is what --secure-listen-address={secure.text} listens on")
     return Address(host, port, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", flags)
+
+
+def _overlap(*hosts: str) -> bool:
+    """Whether two hosts have an address in common; what a name stands for is not looked up."""
+    if hosts[0] == hosts[1] or not _EVERYWHERE.isdisjoint(hosts):
+        return True
+    return _EVERY_IPV4 in hosts and not any(":" in host for host in hosts)
 
 
 def tls(options: Options, findings: Findings) -> TlsSettings:
