@@ -21,6 +21,7 @@ from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
@@ -56,6 +57,7 @@ def settings() -> Settings:
         oidc=None,
         kube=None,
         limits=Limits(shutdown_grace_seconds=5),
+        http2=Http2Limits(),
         gate=GateSettings(),
         pages=PageSettings(),
     )

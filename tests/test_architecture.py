@@ -31,9 +31,12 @@ ALLOWED: dict[str, str] = {
     "measuring": "admin.health admin.status admin.version dataplane.listener handler http1.head "
     "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
     "certificates": "config.settings tls.*",
-    "assembly": "access admin.* certificates endpoints authn.* authz.* config.settings dataplane.* "
-    "egress_proxy handler http1.* http2.* kube.* measuring observe.* oidc.* peer record reviews "
-    "tls.* user",
+    "assembly": "access admin.* certificates client_protocol endpoints authn.* authz.* "
+    "config.settings dataplane.* egress_proxy handler http1.* http2.* kube.* measuring observe.* "
+    "oidc.* peer record reviews tls.* user",
+    "client_protocol": "dataplane.client_transport dataplane.downstream dataplane.peer_source "
+    "dataplane.secure_transport dataplane.services http2.connection http2.errors http2.limits "
+    "http2.prior_knowledge peer tls.client_chain tls.names",
     "commands.demo": "demo.*",
     "commands.arguments": "",
     "commands.terminal": "",
@@ -53,7 +56,7 @@ ALLOWED: dict[str, str] = {
     "config.later": "config.findings config.flag config.flag_table config.options config.values",
     "config.address": "config.settings config.values",
     "config.listening": "config.address config.findings config.options config.settings "
-    "tls.contexts tls.names",
+    "http2.limits tls.contexts tls.names",
     "config.starting": "config.findings config.options startup.gate",
     "config.oidc": "config.findings config.options egress_proxy oidc.settings tls.upstream_context "
     "tls.watched_files",
@@ -66,7 +69,8 @@ ALLOWED: dict[str, str] = {
     "config.pages": "admin.status config.findings config.flag_table config.flag_text "
     "config.options config.values config.version",
     "config.settings": "access admin.status authn.identity_headers authz.attributes authz.static "
-    "dataplane.limits dataplane.upstream kube.kubeconfig oidc.settings startup.gate tls.contexts",
+    "dataplane.limits dataplane.upstream http2.limits kube.kubeconfig oidc.settings startup.gate "
+    "tls.contexts",
     "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
     "egress_proxy kube.kubeconfig regular_file",
     "access": "authn.authenticator authn.identity_headers authz.attributes authz.authorizer "
@@ -127,6 +131,33 @@ ALLOWED: dict[str, str] = {
     "http2.upstream_connector": "dataplane.dial dataplane.limits dataplane.sinks "
     "dataplane.upstream dataplane.upstream_connection http2.upstream_connection "
     "http2.upstream_greeting http2.upstream_heads",
+    "http2.limits": "",
+    "http2.errors": "",
+    "http2.frames": "http2.errors",
+    "http2.head_block": "http2.errors",
+    "http2.budget": "",
+    "http2.outbox": "dataplane.sinks",
+    "http2.engine": "http2.errors http2.frames http2.head_block http2.limits",
+    "http2.request_head": "http1.errors http1.head http1.head_bytes http1.parser http1.response "
+    "http2.errors http2.head_block",
+    "http2.response_head": "dataplane.heads http1.errors http1.forwarding http1.framing "
+    "http1.head http1.parser http1.response http2.head_block",
+    "http2.response": "dataplane.heads dataplane.response_state dataplane.sinks http1.head "
+    "http1.parser http1.response http2.head_block http2.response_head record",
+    "http2.stream": "dataplane.deadline dataplane.exchange dataplane.flow_control "
+    "dataplane.services dataplane.sinks http1.errors http1.framing http1.head http2.errors "
+    "http2.head_block http2.outbox http2.response record",
+    "http2.streams": "dataplane.sinks http2.budget http2.engine http2.errors http2.head_block "
+    "http2.stream",
+    "http2.requests": "dataplane.decisions dataplane.exchange dataplane.services http1.errors "
+    "http1.parser http1.response http2.errors http2.head_block http2.request_head "
+    "http2.response http2.stream peer",
+    "http2.patience": "dataplane.deadline dataplane.limits",
+    "http2.connection": "dataplane.downstream dataplane.services "
+    "http2.budget http2.engine http2.errors http2.frames http2.limits http2.patience "
+    "http2.request_head http2.requests http2.stream http2.streams peer",
+    "http2.prior_knowledge": "dataplane.client_transport dataplane.deadline dataplane.limits "
+    "http2.frames",
     "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
     "admin.negotiation admin.version handler http1.head http1.response record refusals reviews",
     "admin.access": "admin.attributes authn.authenticator authz.attributes authz.authorizer "
@@ -280,7 +311,9 @@ PURE = (
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
     "dataplane.heads dataplane.request_side dataplane.response_side dataplane.response_state "
     "dataplane.services dataplane.sinks dataplane.tunnel "
-    "dataplane.peer_source dataplane.request_queue http2.upstream_goaway http2.upstream_heads "
+    "dataplane.peer_source dataplane.request_queue http2.budget http2.engine http2.errors "
+    "http2.frames http2.head_block http2.limits http2.outbox http2.request_head http2.response "
+    "http2.response_head http2.upstream_goaway http2.upstream_heads "
     "observe.metrics observe.gauges startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens "
     "oidc.settings oidc.claims oidc.key_set oidc.token oidc.discovery oidc.verifier"

@@ -2,7 +2,7 @@
 
 The replayer of tests/conformance runs as it is, in a few processes side by side: each gets case
 files with its share of the cases, made so that cases which share a running proxy stay together.
-What cannot pass yet is named, with the reason, in tests/conformance/left_out.yaml.
+None is left out.
 """
 
 import json
@@ -20,9 +20,6 @@ import yaml
 FOLDER = Path(__file__).resolve().parent / "conformance"
 CASES = {path.stem: yaml.safe_load(path.read_text()) for path in FOLDER.glob("cases/*.yaml")}
 NAMES = [f"{group}/{case['id']}" for group in sorted(CASES) for case in CASES[group]["cases"]]
-REASONS = yaml.safe_load((FOLDER / "left_out.yaml").read_text())
-LEFT_OUT = [name for row in REASONS for name in row["cases"]]
-TO_RUN = [name for name in NAMES if name not in LEFT_OUT]
 # As many as a small machine has cores: more would slow each start, and the first review waits for
 # a child process, which the proxy gives a few seconds only.
 SHARES = 2
@@ -90,7 +87,7 @@ def failures(
     """Replay the cases of all selected tests; what each failed one differs in, by name."""
     folder = tmp_path_factory.mktemp("conformance")
     names = {item.name.removeprefix("test_case[")[:-1] for item in request.session.items}
-    split = shares(name for name in TO_RUN if name in names)
+    split = shares(name for name in NAMES if name in names)
     running = [replay(folder / str(number), share) for number, share in enumerate(split)]
     failed: dict[str, str] = {}
     for process, share in zip(running, split, strict=True):
@@ -103,14 +100,10 @@ def failures(
         reporter.write_line(f"\nconformance: {passed} passed, {len(failed)} failed")
 
 
-@pytest.mark.parametrize("case", TO_RUN)
+@pytest.mark.parametrize("case", NAMES)
 def test_case(case: str, failures: dict[str, str]) -> None:
     if case in failures:
         pytest.fail(failures[case].replace(" | ", "\n"), pytrace=False)
-
-
-def test_what_is_left_out_exists_once() -> None:
-    assert sorted(set(LEFT_OUT) & set(NAMES)) == sorted(LEFT_OUT)
 
 
 def test_a_broken_replayer_fails_its_cases() -> None:
@@ -120,4 +113,4 @@ def test_a_broken_replayer_fails_its_cases() -> None:
 
 
 def test_shares_hold_each_case_once() -> None:
-    assert sorted(chain.from_iterable(shares(TO_RUN))) == sorted(TO_RUN)
+    assert sorted(chain.from_iterable(shares(NAMES))) == sorted(NAMES)

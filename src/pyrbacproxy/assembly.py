@@ -23,12 +23,11 @@ from pyrbacproxy.authz.authorizer import UnionAuthorizer
 from pyrbacproxy.authz.static import StaticAuthorizer
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
 from pyrbacproxy.certificates import Certificates
+from pyrbacproxy.client_protocol import ClientProtocol
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.dataplane.client_transport import ClientTransport
-from pyrbacproxy.dataplane.downstream import Downstream
 from pyrbacproxy.dataplane.heads import Heads, HttpDate, same_trailers
 from pyrbacproxy.dataplane.listener import Listener
-from pyrbacproxy.dataplane.peer_source import PeerSource
 from pyrbacproxy.dataplane.secure_transport import SecureTransport
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.upstream import Connector, destination, dialler
@@ -50,7 +49,6 @@ from pyrbacproxy.measuring import MetricsPage
 from pyrbacproxy.observe.decision_log import log_notes
 from pyrbacproxy.observe.loop_lag import LoopLag
 from pyrbacproxy.observe.metrics import Metrics
-from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import ExchangeRecord
 from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR
 from pyrbacproxy.tls.upstream_context import UpstreamContext
@@ -96,6 +94,9 @@ class Assembly:
             clock=time.monotonic,
             wall_clock=time.time,
             date=HttpDate(time.time),
+        )
+        self._protocol = ClientProtocol(
+            certificates.chains, settings.http2, asyncio.get_running_loop()
         )
         self._lag = LoopLag(asyncio.get_running_loop(), self._metrics.loop_lag)
         self._proxied = services(
@@ -203,34 +204,22 @@ class Assembly:
     def _secure_transport(
         self, services: Services, context: Callable[[], SSL.Context], on_closed: OnClosed
     ) -> ClientTransport:
-        loop = asyncio.get_running_loop()
-
-        def downstream(transport: SecureTransport) -> Downstream:
-            peer = PeerSource(
-                self._certificates.chains,
-                address=transport.peer_address,
-                chain=transport.peer_chain(),
-                wall_clock=time.time,
-            )
-            return Downstream(transport, services, peer=peer, loop=loop)
-
         return SecureTransport(
-            downstream,
+            partial(self._protocol.secure, services=services),
             context=context,
             limits=services.limits,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
             on_closed=on_closed,
             on_handshake=self._metrics.shook_hands,
         )
 
     def _plain_transport(self, on_closed: OnClosed) -> ClientTransport:
-        loop = asyncio.get_running_loop()
-
-        def downstream(transport: ClientTransport) -> Downstream:
-            peer = Peer(transport.peer_address)
-            return Downstream(transport, self._proxied, peer=lambda: peer, loop=loop)
-
-        return ClientTransport(downstream, limits=self._limits, loop=loop, on_closed=on_closed)
+        return ClientTransport(
+            partial(self._protocol.plain, services=self._proxied),
+            limits=self._limits,
+            loop=asyncio.get_running_loop(),
+            on_closed=on_closed,
+        )
 
 
 def _connector(settings: Settings, tls: UpstreamContext | None) -> Connector | Http2Connector:

@@ -16,6 +16,7 @@ from pyrbacproxy.config.options import parse
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
@@ -106,7 +107,9 @@ def test_the_whole(folder: Folder) -> None:
         secure=Address("", 8443, ":8443", "--secure-listen-address=:8443"),
         insecure=None,
         endpoints=Address("", 8643, ":8643", "--proxy-endpoints-port=8643"),
-        tls=TlsSettings(pair, pair, client_ca_file=str(folder.path / "ca.crt")),
+        tls=TlsSettings(
+            pair, pair, alpn=(b"http/1.1", b"h2"), client_ca_file=str(folder.path / "ca.crt")
+        ),
         upstream=UpstreamSettings("http", "127.0.0.1", 9537),
         access=AccessSettings(allow_paths=("/metrics", "/api/*")),
         attributes=AttributeSettings(),
@@ -115,6 +118,7 @@ def test_the_whole(folder: Folder) -> None:
         oidc=None,
         kube=KubeSettings(kubeconfig=str(folder.path / "kubeconfig")),
         limits=Limits(),
+        http2=Http2Limits(),
         gate=GateSettings(),
         pages=found.pages,  # in full: test_pages.py
         warnings=(),
@@ -145,7 +149,6 @@ def test_fr69_the_arguments_of_the_crio_sidecar_start(folder: Folder) -> None:
         ("--add_dir_header",),
         ("--logtostderr",),
         ("--log-file=/x", "--log-dir=/y"),
-        ("--http2-max-size=0", "--http2-max-concurrent-streams=5"),
         ("--log-flush-frequency=1s",),
     ],
 )
@@ -180,7 +183,6 @@ def test_fr69_problems_of_every_part_are_told_at_once(folder: Folder) -> None:
         "--unauthorized-ttl=-1s",
         "--proxy-endpoints-port=-1",
         "--oidc-sign-alg=none",
-        "--http2-prefer",
         "--auth-header-fields-enabled",
         "--auth-header-user-field-name=a b",
         folder.config("authorization: {static: [{verbs: get}]}"),
@@ -192,7 +194,7 @@ def test_fr69_problems_of_every_part_are_told_at_once(folder: Folder) -> None:
         *("--allow-paths", "--ignore-paths", "--kubeconfig", "--kube-api-burst"),
         *("--idle-timeout", "--max-connections", "--max-header-bytes", "--shutdown-grace-period"),
         *("--token-cache-ttl", "--authorized-ttl", "--unauthorized-ttl"),
-        *("--proxy-endpoints-port", "--oidc-sign-alg", "--http2-prefer"),
+        *("--proxy-endpoints-port", "--oidc-sign-alg"),
         *("--auth-header-user-field-name", "--config-file", "HTTP_PROXY"),
     ):
         assert any(flag in problem for problem in found), flag

@@ -9,9 +9,11 @@ from pyrbacproxy.config import listening
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.options import Options, parse
 from pyrbacproxy.config.settings import Address
+from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.tls.contexts import TlsSettings
 
 SECURE = "--secure-listen-address=127.0.0.1:8443"
+BOTH = (b"http/1.1", b"h2")
 
 
 def options(*words: str) -> Options:
@@ -142,7 +144,7 @@ def tls(*words: str) -> tuple[TlsSettings, Findings]:
 
 
 def test_tls_defaults() -> None:
-    assert tls(SECURE) == (TlsSettings(), Findings())
+    assert tls(SECURE) == (TlsSettings(alpn=BOTH), Findings())
 
 
 def test_one_file_may_be_certificate_key_and_authority(pair: Path) -> None:
@@ -159,6 +161,7 @@ def test_one_file_may_be_certificate_key_and_authority(pair: Path) -> None:
         key_file=str(pair),
         client_ca_file=str(pair),
         minimum=0x0304,
+        alpn=BOTH,
     )
 
 
@@ -216,8 +219,9 @@ LACKING = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
 def test_dec_d18_a_list_that_http2_refuses_is_served_without_it(
     words: tuple[str, ...], said: list[str]
 ) -> None:
-    _, findings = tls(SECURE, *words)
+    settings, findings = tls(SECURE, *words)
     assert findings.problems == []
+    assert settings.alpn == (BOTH if not said and "--http2-disable" not in words else BOTH[:1])
     assert len(findings.warnings) == len(said)
     assert all(word in warning for word, warning in zip(said, findings.warnings, strict=True))
 
@@ -235,3 +239,43 @@ def test_fr33_suites_have_their_iana_names() -> None:
     names = "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"
     settings, findings = tls(SECURE, "--http2-disable", f"--tls-cipher-suites={names}")
     assert (settings.cipher_list, findings) == ("ECDHE-RSA-CHACHA20-POLY1305", Findings())
+
+
+def test_dec_d25_http1_is_preferred_unless_asked_otherwise() -> None:
+    assert tls(SECURE)[0].alpn == BOTH
+    assert tls(SECURE, "--http2-prefer")[0].alpn == BOTH[::-1]
+    assert tls(SECURE, "--http2-prefer", "--http2-disable")[0].alpn == BOTH[:1]
+
+
+# --- HTTP/2 ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "limits", "said"),
+    [
+        ((), Http2Limits(), []),
+        (("--http2-max-concurrent-streams=7", "--http2-max-size=65536"), None, []),
+        (("--http2-disable", "--http2-max-size=1"), None, []),
+        (
+            ("--http2-max-concurrent-streams=0", "--http2-max-size=5"),
+            Http2Limits(250, 1_048_576, 5, 1_048_576),
+            ["--http2-max-concurrent-streams=0: taken as 250", "--http2-max-size=5: taken as"],
+        ),
+        (
+            ("--http2-max-concurrent-streams=100000",),
+            Http2Limits(100_000, 262_144, 262_144, 1_048_576),
+            ["--http2-max-size=262144: taken as"],
+        ),
+    ],
+)
+def test_dec_d19_sizes_that_become_others_are_told_once(
+    words: tuple[str, ...], limits: Http2Limits | None, said: list[str]
+) -> None:
+    findings = Findings()
+    found = listening.http2(options(*words), findings)
+    assert limits is None or found == limits
+    assert (found is None) is ("--http2-disable" in words)
+    assert findings.problems == []
+    assert [
+        warning.startswith(start) for warning, start in zip(findings.warnings, said, strict=True)
+    ] == [True] * len(said)

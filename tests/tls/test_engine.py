@@ -234,6 +234,22 @@ def test_alpn_takes_our_preference(
     assert server.alpn() == client.connection.get_alpn_proto_negotiated() == chosen
 
 
+def test_http2_is_none_below_tls_1_2() -> None:
+    both = (b"h2", b"http/1.1")
+    server = engine(TlsSettings(alpn=both, minimum=SSL.TLS1_VERSION))
+    Client(alpn=both, version=SSL.TLS1_1_VERSION).handshake(server)
+    assert server.alpn() == b"http/1.1"
+    server = engine(TlsSettings(alpn=both, minimum=SSL.TLS1_VERSION))
+    with pytest.raises(TlsError, match="no application protocol"):
+        Client(alpn=both[:1], version=SSL.TLS1_1_VERSION).handshake(server)
+
+
+def test_the_suite_is_known() -> None:
+    server = engine()
+    Client(version=SSL.TLS1_2_VERSION, ciphers="ECDHE-ECDSA-AES256-SHA").handshake(server)
+    assert server.cipher == "ECDHE-ECDSA-AES256-SHA"
+
+
 def test_alpn_without_a_common_protocol_is_refused() -> None:
     server = engine()
     client = Client(alpn=(b"spdy/3",))

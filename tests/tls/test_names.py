@@ -6,6 +6,7 @@ from pyrbacproxy.tls.names import (
     CipherList,
     cipher_list,
     go_name,
+    is_fit_for_http2,
     minimum_version,
 )
 
@@ -151,3 +152,18 @@ def test_the_defaults_are_gos() -> None:
 )
 def test_a_suite_of_openssl_has_gos_name(openssl: str, name: str | None) -> None:
     assert go_name(openssl) == name
+
+
+@pytest.mark.parametrize(
+    ("suite", "is_fit"),
+    [
+        ("TLS_AES_128_GCM_SHA256", True),
+        ("ECDHE-RSA-AES128-GCM-SHA256", True),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", True),
+        ("ECDHE-RSA-AES256-SHA", False),
+        ("AES128-GCM-SHA256", False),
+        ("", False),
+    ],
+)
+def test_suites_that_http2_forbids(suite: str, *, is_fit: bool) -> None:
+    assert is_fit_for_http2(suite) is is_fit

@@ -70,6 +70,7 @@ def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problem
         oidc=oidc.oidc(options, proxies, findings),
         kube=_kube(options, environ, file, proxies, findings),
         limits=_limits(options, findings),
+        http2=listening.http2(options, findings),
         gate=starting.gate(options, findings),
         pages=pages.pages(options, environ, findings),
         warnings=tuple(findings.warnings),

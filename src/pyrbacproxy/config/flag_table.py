@@ -56,23 +56,19 @@ _LISTENERS = Group(
             "The host of the endpoints port; when empty, that of --secure-listen-address.",
         ),
         _switch("http2-disable", "Offer no HTTP/2 on any listener."),
-        _without_effect(
-            _number(
-                "http2-max-concurrent-streams",
-                Kind.UINT32,
-                "100",
-                "How many streams a client may open on one HTTP/2 connection.",
-            )
+        _number(
+            "http2-max-concurrent-streams",
+            Kind.UINT32,
+            "100",
+            "How many streams a client may open on one HTTP/2 connection.",
         ),
-        _without_effect(
-            _number(
-                "http2-max-size",
-                Kind.UINT32,
-                "262144",
-                "The largest HTTP/2 frame and the window of one stream, in bytes.",
-            )
+        _number(
+            "http2-max-size",
+            Kind.UINT32,
+            "262144",
+            "The largest HTTP/2 frame and the window of one stream, in bytes.",
         ),
-        _later(_switch("http2-prefer", "Choose HTTP/2 when a client offers both versions.")),
+        _switch("http2-prefer", "Choose HTTP/2 when a client offers both versions."),
     ),
 )
 

@@ -6,9 +6,10 @@ from pyrbacproxy.config import address
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.options import Options
 from pyrbacproxy.config.settings import Address
+from pyrbacproxy.http2.limits import Http2Limits, limits_of
 from pyrbacproxy.tls import contexts
 from pyrbacproxy.tls.contexts import TlsSettings
-from pyrbacproxy.tls.names import cipher_list, minimum_version
+from pyrbacproxy.tls.names import CipherList, cipher_list, minimum_version
 
 _LARGEST_PORT = 65_535
 _EVERYWHERE = frozenset(("", "::"))
@@ -99,7 +100,10 @@ def tls(options: Options, findings: Findings) -> TlsSettings:
             reload_seconds=options.number("tls-reload-interval"),
             minimum=_minimum(options, findings),
         )
-        settings = replace(settings, cipher_list=_suites(options, settings.minimum, findings))
+        suites = _suites(options, findings)
+        if suites is not None:
+            alpn = _alpn(options, suites, settings.minimum, findings)
+            settings = replace(settings, cipher_list=suites.openssl, alpn=alpn)
     if options.number("tls-reload-interval") <= 0:
         words = options.duration_words("tls-reload-interval")
         findings.problem(f"{words}: must be greater than 0")
@@ -108,6 +112,26 @@ def tls(options: Options, findings: Findings) -> TlsSettings:
     for problem in contexts.problems(_present(options, settings)):
         findings.problem(problem)
     return settings
+
+
+def http2(options: Options, findings: Findings) -> Http2Limits | None:
+    """What an HTTP/2 client may use; None where HTTP/2 is off. Says which values are others (D19).
+
+    Whether it is offered over TLS is `TlsSettings.alpn`'s to say.
+    """
+    streams = options.integer("http2-max-concurrent-streams")
+    size = options.integer("http2-max-size")
+    limits = limits_of(streams, size)
+    if options.is_on("http2-disable"):
+        return None
+    if not streams:
+        findings.warn(f"--http2-max-concurrent-streams=0: taken as {limits.streams}")
+    if (limits.frame, limits.connection_window) != (size, size * streams):
+        findings.warn(
+            f"--http2-max-size={size}: taken as frames of {limits.frame} bytes, windows of "
+            f"{limits.window} for a stream and {limits.connection_window} for a connection"
+        )
+    return limits
 
 
 def _present(options: Options, settings: TlsSettings) -> TlsSettings:
@@ -125,7 +149,7 @@ def _minimum(options: Options, findings: Findings) -> int:
         return minimum_version("")
 
 
-def _suites(options: Options, minimum: int, findings: Findings) -> str | None:
+def _suites(options: Options, findings: Findings) -> CipherList | None:
     try:
         suites = cipher_list(options.texts("tls-cipher-suites"))
     except ValueError as error:
@@ -134,12 +158,22 @@ def _suites(options: Options, minimum: int, findings: Findings) -> str | None:
     if suites.not_offered:
         missing = ", ".join(suites.not_offered)
         findings.warn(f"--tls-cipher-suites: not offered, for OpenSSL lacks them: {missing}")
+    return suites
+
+
+def _alpn(
+    options: Options, suites: CipherList, minimum: int, findings: Findings
+) -> tuple[bytes, ...]:
+    """The protocols to offer, ours first (D25), without HTTP/2 where its suite is missing (D18)."""
     if suites.openssl == "" and minimum < _TLS13:
         findings.warn("--tls-cipher-suites: none is left for TLS 1.2: only TLS 1.3 is served")
-    is_http2_wanted = not options.is_on("http2-disable")
-    if is_http2_wanted and not suites.has_http2_suite and minimum < _TLS13:
+    if options.is_on("http2-disable"):
+        return (contexts.HTTP1,)
+    if not suites.has_http2_suite and minimum < _TLS13:
         findings.warn(
             "--tls-cipher-suites: HTTP/2 is not offered, for the list lacks "
             "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
         )
-    return suites.openssl
+        return (contexts.HTTP1,)
+    both = (contexts.HTTP1, contexts.HTTP2)
+    return both[::-1] if options.is_on("http2-prefer") else both

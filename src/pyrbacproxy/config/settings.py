@@ -8,6 +8,7 @@ from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.authz.static import StaticRule
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.oidc.settings import OidcSettings
 from pyrbacproxy.startup.gate import GateSettings
@@ -31,9 +32,9 @@ class Address:
 class Settings:
     """All that the program needs, complete and valid.
 
-    `kube` is None when no API server is needed (D20), `oidc` when there is no
-    issuer. `warnings` are lines for the log at start: deprecations, what was accepted without
-    effect, unknown keys outside the strict places (D2).
+    `kube` is None when no API server is needed (D20), `oidc` when there is no issuer, `http2` when
+    that is turned off. `warnings` are lines for the log at start: deprecations, what was accepted
+    without effect, unknown keys outside the strict places (D2).
     """
 
     secure: Address | None
@@ -48,6 +49,7 @@ class Settings:
     oidc: OidcSettings | None
     kube: KubeSettings | None
     limits: Limits
+    http2: Http2Limits | None
     gate: GateSettings
     pages: PageSettings
     warnings: tuple[str, ...] = ()

@@ -119,6 +119,10 @@ class ClientTransport(asyncio.Protocol):
 
     # What the inner side sees
 
+    def hand_over(self, inner: Inner) -> None:
+        """Let this one serve from now on."""
+        self._inner = inner
+
     def write(self, *pieces: bytes | memoryview) -> None:
         """Send; on a lost connection bytes vanish."""
         if self._transport is not None:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.decisions import Decisions
-from pyrbacproxy.dataplane.exchange import Exchange, refusal
+from pyrbacproxy.dataplane.exchange import Exchange, malformed, refusal
 from pyrbacproxy.dataplane.flow_control import Brake, Reason
 from pyrbacproxy.dataplane.half_closed import HalfClosed
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
@@ -19,7 +19,7 @@ from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import RequestHead
 from pyrbacproxy.http1.parser import END, End, RequestReceived, Trailers
 from pyrbacproxy.peer import Peer
-from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+from pyrbacproxy.record import ExchangeRecord
 
 
 class Transport(Side, Protocol):
@@ -300,16 +300,4 @@ def _tell_rest(exchange: Exchange, event: bytes | Trailers | Literal[End.END]) -
 
 def _answer_malformed(transport: Transport, services: Services, peer: Peer, status: int) -> None:
     transport.write(writer.whole(refusal(status), date=services.date(), is_head=False, close=True))
-    instant = services.clock()
-    services.observe(
-        ExchangeRecord(
-            peer.address,
-            "",
-            "",
-            decided=Decided(Outcome.REFUSED),
-            status=status,
-            started_at=instant,
-            ended_at=instant,
-            failure="malformed request",
-        )
-    )
+    services.observe(malformed(peer.address, status, services.clock()))

@@ -24,7 +24,7 @@ from pyrbacproxy.http1.framing import Framing
 from pyrbacproxy.http1.head import RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.record import Decided, ExchangeRecord
+from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
 
 _SWITCHING_PROTOCOLS = 101
 _ENDED = RequestState.ENDED
@@ -35,6 +35,20 @@ _BAD_GATEWAY = Response(502)
 def refusal(status: int) -> Response:
     """Our answer to a client that broke the protocol: the status in words; the connection ends."""
     return text(status, f"{status} {HTTPStatus(status).phrase}", must_close=True)
+
+
+def malformed(peer_address: str, status: int, instant: float) -> ExchangeRecord:
+    """The record of a request that never became an exchange; `instant` is monotonic seconds."""
+    return ExchangeRecord(
+        peer_address,
+        "",
+        "",
+        decided=Decided(Outcome.REFUSED),
+        status=status,
+        started_at=instant,
+        ended_at=instant,
+        failure="malformed request",
+    )
 
 
 class Exchange:

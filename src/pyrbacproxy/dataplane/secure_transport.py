@@ -53,6 +53,10 @@ class SecureTransport(ClientTransport):
         """The protocol agreed on, b"" if none."""
         return self._engine.alpn()
 
+    def cipher(self) -> str:
+        """The cipher suite, by OpenSSL's name."""
+        return self._engine.cipher
+
     def data_received(self, data: bytes) -> None:
         """Some ciphertext."""
         transport = self._transport

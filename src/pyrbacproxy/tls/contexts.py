@@ -30,6 +30,8 @@ from pyrbacproxy.tls.watched_files import TlsFileError, read_file
 _LOG = logging.getLogger(__name__)
 _V1 = 20 - 1
 
+HTTP2 = b"h2"
+HTTP1 = b"http/1.1"
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 # pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB
@@ -58,7 +60,7 @@ class TlsSettings:
     key_file: str = ""
     minimum: int = 0x0303
     cipher_list: str | None = None
-    alpn: tuple[bytes, ...] = (b"http/1.1",)
+    alpn: tuple[bytes, ...] = (HTTP1,)
     client_ca_file: str = ""
     reload_seconds: float = 60.0
 
@@ -315,11 +317,15 @@ def _no_ticket(connection: SSL.Connection) -> None:
 
 
 def _alpn_choice(served: tuple[bytes, ...]) -> Callable[[SSL.Connection, list[bytes]], bytes]:
-    """Ours first; without a common protocol the handshake is refused (reference 15.12)."""
+    """Ours first; without a common protocol the handshake is refused (reference 15.12).
 
-    def choose(_connection: SSL.Connection, offered: list[bytes]) -> bytes:
+    HTTP/2 is none below TLS 1.2 (RFC 9113 §9.2).
+    """
+
+    def choose(connection: SSL.Connection, offered: list[bytes]) -> bytes:
+        is_old = connection.get_protocol_version() < SSL.TLS1_2_VERSION
         for protocol in served:
-            if protocol in offered:
+            if protocol in offered and not (is_old and protocol == HTTP2):
                 return protocol
         # pyOpenSSL turns what is raised here into the alert no_application_protocol and raises it
         # again from the handshake.

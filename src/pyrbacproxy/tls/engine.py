@@ -177,6 +177,11 @@ class ServerEngine:
         """The protocol version, such as "TLSv1.3"."""
         return self._connection.get_protocol_version_name()
 
+    @property
+    def cipher(self) -> str:
+        """The cipher suite by OpenSSL's name, once `is_ready`."""
+        return self._connection.get_cipher_name() or ""
+
     def _send_in_pieces(self, plaintext: bytes | memoryview) -> None:
         send, read = self._connection.send, self._connection.bio_read
         # What waits already leaves with the first piece.

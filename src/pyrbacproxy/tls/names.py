@@ -104,6 +104,16 @@ def minimum_version(name: str) -> int:
         raise ValueError(f"unknown TLS version {name!r}, known are {known}") from None
 
 
+def is_fit_for_http2(suite: str) -> bool:
+    """Whether a suite, by OpenSSL's name, is none that HTTP/2 forbids (RFC 9113, appendix A).
+
+    Those of TLS 1.3 are fit, and those with an ephemeral key exchange and an AEAD.
+    """
+    is_ephemeral = suite.startswith(("ECDHE-", "DHE-"))
+    is_aead = "GCM" in suite or "CHACHA20" in suite
+    return suite.startswith("TLS_") or (is_ephemeral and is_aead)
+
+
 def cipher_list(names: Iterable[str]) -> CipherList:
     """The suites named, in Go's order. Raises ValueError with the names that Go lacks."""
     wanted: set[str] = set()

@@ -1,0 +1,159 @@
+"""Bytes → frames, bounded: the preface, sizes, and one whole header block for HEADERS and what
+continues it.
+
+It stands before the library for what that leaves open: how many frames of which kind came, whether
+a header block is begun and how long it has become (CONTINUATION floods).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA: Final = 0
+HEADERS: Final = 1
+RST_STREAM: Final = 3
+SETTINGS: Final = 4
+_PUSH_PROMISE = 5
+PING: Final = 6
+GOAWAY: Final = 7
+WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
+# One bit, three meanings.
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+_END_HEADERS = 0x4
+_PADDED = 0x8
+_PRIORITY = 0x20
+_HEADER_BYTES = 9
+_PRIORITY_BYTES = 5
+# A block of the largest size in frames of the least size takes half as many.
+_MOST_CONTINUATIONS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame. HEADERS are whole: padding, priority and CONTINUATION are gone."""
+
+    kind: int
+    flags: int
+    stream: int
+    payload: bytes
+
+    def __bytes__(self) -> bytes:
+        start = len(self.payload).to_bytes(3) + bytes((self.kind, self.flags))
+        return start + self.stream.to_bytes(4) + self.payload
+
+
+class FrameReader:
+    """The frames of one client.
+
+    `has_begun_block` tells that some of a header block is here, but not all. `continuations`
+    counts the CONTINUATION frames so far.
+    """
+
+    __slots__ = (
+        "_block",
+        "_continued",
+        "_has_preface",
+        "_max_block",
+        "_max_frame",
+        "_opening",
+        "_partial",
+        "continuations",
+    )
+
+    def __init__(self, *, max_frame_bytes: int, max_block_bytes: int) -> None:
+        self._max_frame = max_frame_bytes
+        self._max_block = max_block_bytes
+        self._partial = bytearray()
+        self._has_preface = False
+        # The HEADERS frame of a block that goes on, and the block so far.
+        self._opening: Frame | None = None
+        self._block = bytearray()
+        self._continued = 0
+        self.continuations = 0
+
+    @property
+    def has_begun_block(self) -> bool:
+        """Whether a header block is still to be completed."""
+        return self._opening is not None or self._partial[3:4] == bytes((HEADERS,))
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that these bytes complete. Raises ConnectionFaultError."""
+        partial = self._partial
+        partial += data
+        if not self._has_preface:
+            if not partial.startswith(PREFACE[: len(partial)]):
+                raise ConnectionFaultError(Code.PROTOCOL_ERROR, "no HTTP/2 preface")
+            if len(partial) < len(PREFACE):
+                return
+            self._has_preface = True
+            del partial[: len(PREFACE)]
+        while len(partial) >= _HEADER_BYTES:
+            size = int.from_bytes(partial[:3])
+            if size > self._max_frame:
+                raise ConnectionFaultError(Code.FRAME_SIZE_ERROR, "a frame is too long")
+            end = _HEADER_BYTES + size
+            if len(partial) < end:
+                return
+            stream = int.from_bytes(partial[5:9]) & 0x7FFF_FFFF
+            frame = Frame(partial[3], partial[4], stream, bytes(partial[_HEADER_BYTES:end]))
+            del partial[:end]
+            whole = self._assembled(frame)
+            if whole is not None:
+                yield whole
+
+    def _assembled(self, frame: Frame) -> Frame | None:
+        """The frame, or the HEADERS that it completes; None while a block goes on."""
+        opening = self._opening
+        if opening is not None:
+            return self._continue(opening, frame)
+        if frame.kind == HEADERS:
+            return self._begin(frame)
+        if frame.kind in (CONTINUATION, _PUSH_PROMISE):
+            raise ConnectionFaultError(Code.PROTOCOL_ERROR, "a frame out of place")
+        return frame
+
+    def _begin(self, frame: Frame) -> Frame | None:
+        block = _bare_block(frame)
+        if frame.flags & _END_HEADERS:
+            return _headers(frame, block)
+        self._opening = frame
+        self._block += block
+        self._continued = 0
+        return None
+
+    def _continue(self, opening: Frame, frame: Frame) -> Frame | None:
+        if frame.kind != CONTINUATION or frame.stream != opening.stream:
+            raise ConnectionFaultError(Code.PROTOCOL_ERROR, "a frame inside a header block")
+        self.continuations += 1
+        self._continued += 1
+        self._block += frame.payload
+        if len(self._block) > self._max_block or self._continued > _MOST_CONTINUATIONS:
+            raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a header block without end")
+        if not frame.flags & _END_HEADERS:
+            return None
+        block = bytes(self._block)
+        self._block.clear()
+        self._opening = None
+        return _headers(opening, block)
+
+
+def _headers(opening: Frame, block: bytes) -> Frame:
+    return Frame(HEADERS, opening.flags & END_STREAM | _END_HEADERS, opening.stream, block)
+
+
+def _bare_block(frame: Frame) -> bytes:
+    """The header block fragment of a HEADERS frame (RFC 9113 §6.2)."""
+    start, end = 0, len(frame.payload)
+    if frame.flags & _PADDED:
+        start = 1
+        end -= frame.payload[0] if frame.payload else 0
+    if frame.flags & _PRIORITY:
+        start += _PRIORITY_BYTES
+    if start > end:
+        raise ConnectionFaultError(Code.PROTOCOL_ERROR, "a HEADERS frame that is cut short")
+    return frame.payload[start:end]

@@ -1,0 +1,119 @@
+"""A header block → fields, as HPACK says (RFC 7541); bounded against bombs.
+
+The library's own decoder copies what is left of the block for each literal, so that a megabyte of
+small ones would hold the loop for minutes, and writes values to a debug log. Tables and Huffman
+code are the library's. A block that is too large is read to its end all the same: it changes the
+table that the next ones refer to, and its stream can be answered with 431.
+"""
+
+from typing import TypeAlias
+
+from hpack.exceptions import HPACKError
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
+
+from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+
+Fields: TypeAlias = list[tuple[bytes, bytes]]
+
+TABLE_BYTES = 4096
+# RFC 7541 §4.1: what an entry counts beside its octets.
+_ENTRY_BYTES = 32
+# Go's limit for the lines of a head (reference 15.1) and room for the pseudo-headers; four times as
+# many are no mistake.
+_MOST_FIELDS = 506
+_BOMB_FIELDS = 4 * _MOST_FIELDS
+# RFC 7541 §4.2: at most two updates make sense.
+_MOST_TABLE_UPDATES = 2
+# 2**28 is far above all that is allowed here.
+_MOST_INTEGER_BYTES = 4
+
+
+class HeadBlockDecoder:
+    """The header blocks of one client, in their order."""
+
+    __slots__ = ("_max_list", "_table")
+
+    def __init__(self, *, max_list_bytes: int) -> None:
+        self._max_list = max_list_bytes
+        self._table = HeaderTable()
+
+    def decode(self, block: bytes) -> Fields | None:
+        """The fields in order; None if there are too many, or too long ones (431).
+
+        Raises ConnectionFaultError: the table is no longer what the client thinks that it is.
+        """
+        try:
+            return self._decode(block)
+        except (HPACKError, IndexError) as error:
+            message = "a header block that cannot be read"
+            raise ConnectionFaultError(Code.COMPRESSION_ERROR, message) from error
+
+    def _decode(self, block: bytes) -> Fields | None:
+        fields: Fields = []
+        position = size = count = updates = 0
+        while position < len(block):
+            if block[position] & 0xE0 == 0x20:  # noqa: PLR2004 - the bits 001 of RFC 7541 §6.3
+                updates += 1
+                if count or updates > _MOST_TABLE_UPDATES:
+                    raise HPACKError("a table size update out of place")
+                position = self._resize(block, position)
+                continue
+            field, position = self._field(block, position)
+            count += 1
+            if count > _BOMB_FIELDS:
+                raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a header block of many fields")
+            size += len(field[0]) + len(field[1]) + _ENTRY_BYTES
+            if size <= self._max_list and count <= _MOST_FIELDS:
+                fields.append(field)
+        return fields if len(fields) == count else None
+
+    def _resize(self, block: bytes, position: int) -> int:
+        size, position = _integer(block, position, 5)
+        if size > TABLE_BYTES:
+            raise HPACKError("a table larger than ours")
+        self._table.maxsize = size
+        return position
+
+    def _field(self, block: bytes, position: int) -> tuple[tuple[bytes, bytes], int]:
+        first = block[position]
+        if first & 0x80:
+            index, position = _integer(block, position, 7)
+            return self._table.get_by_index(index), position
+        is_kept = bool(first & 0x40)
+        index, position = _integer(block, position, 6 if is_kept else 4)
+        if index:
+            name = self._table.get_by_index(index)[0]
+        else:
+            name, position = _string(block, position)
+        value, position = _string(block, position)
+        if is_kept:
+            self._table.add(name, value)
+        return (name, value), position
+
+
+def _integer(block: bytes, position: int, prefix_bits: int) -> tuple[int, int]:
+    """An integer (RFC 7541 §5.1) and where it ends. Raises IndexError where the block is cut."""
+    most = (1 << prefix_bits) - 1
+    number = block[position] & most
+    position += 1
+    if number < most:
+        return number, position
+    for shift in range(0, 7 * _MOST_INTEGER_BYTES, 7):
+        byte = block[position]
+        position += 1
+        number += (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the last one lacks the top bit
+            return number, position
+    raise HPACKError("an integer that is too large")
+
+
+def _string(block: bytes, position: int) -> tuple[bytes, int]:
+    """A string (RFC 7541 §5.2) and where it ends."""
+    is_huffman = block[position] & 0x80
+    length, position = _integer(block, position, 7)
+    end = position + length
+    if end > len(block):
+        raise HPACKError("a string that is cut short")
+    text = block[position:end]
+    return (decode_huffman(text) if is_huffman else text), end

@@ -1,0 +1,56 @@
+"""How long an HTTP/2 connection as a whole is waited for, and what for.
+
+A time begins once for each thing that is waited for, so that neither bytes of a head nor pings can
+stretch it (FR58).
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+
+from pyrbacproxy.dataplane.deadline import Deadline
+from pyrbacproxy.dataplane.limits import Limits
+
+
+class Waits(Enum):
+    """What the connection is waited for with."""
+
+    PREFACE = auto()  # and the first settings
+    FIRST = auto()  # we are stopping, and nothing was asked for yet
+    BLOCK = auto()  # the rest of a head
+    IDLE = auto()
+    LINGERING = auto()  # our last word is said
+    NOTHING = auto()  # streams have their own times
+
+
+class Patience:
+    """Calls `due` when the time for what is waited for is over. `waits` tells what that is."""
+
+    __slots__ = ("_deadline", "_seconds", "waits")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: Limits, due: Callable[[], None]
+    ) -> None:
+        self._seconds = {
+            Waits.PREFACE: limits.read_header_seconds,
+            Waits.FIRST: limits.first_request_seconds,
+            Waits.BLOCK: limits.read_header_seconds,
+            Waits.IDLE: limits.idle_seconds,
+            Waits.LINGERING: limits.linger_seconds,
+        }
+        self._deadline = Deadline(loop, due)
+        self.waits = Waits.NOTHING
+
+    def wait(self, waits: Waits) -> None:
+        """Wait for this from now on, if it is not waited for already."""
+        if waits is self.waits:
+            return
+        self.waits = waits
+        if waits is Waits.NOTHING:
+            self._deadline.clear()
+        else:
+            self._deadline.set(self._seconds[waits])
+
+    def cancel(self) -> None:
+        """Give the loop's timer back; for the end of the connection."""
+        self._deadline.cancel()

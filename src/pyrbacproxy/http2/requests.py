@@ -1,0 +1,69 @@
+"""The head of a stream → an exchange that is decided on, or an answer at once."""
+
+from collections.abc import Callable
+
+from pyrbacproxy.dataplane.decisions import Decisions
+from pyrbacproxy.dataplane.exchange import malformed, refusal
+from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http1.parser import RequestReceived
+from pyrbacproxy.http1.response import Response
+from pyrbacproxy.http2.errors import MalformedStreamError
+from pyrbacproxy.http2.head_block import Fields
+from pyrbacproxy.http2.request_head import misplaced_field, read_head, written_head
+from pyrbacproxy.http2.response import Http2Response
+from pyrbacproxy.http2.stream import Http2Stream
+from pyrbacproxy.peer import Peer
+
+_TOO_LARGE = 431
+
+
+class Requests:
+    """Puts the requests of one connection to the decisions; `peer` is asked for each."""
+
+    __slots__ = ("_peer", "_services")
+
+    def __init__(self, services: Services, peer: Callable[[], Peer]) -> None:
+        self._services = services
+        self._peer = peer
+
+    def begin(self, stream: Http2Stream, fields: Fields | None) -> None:
+        """Take a head (None: it was too large). Raises MalformedStreamError."""
+        peer = self._peer()
+        misplaced = refusal(_TOO_LARGE) if fields is None else misplaced_field(fields)
+        if misplaced is not None:
+            self._refuse(stream, misplaced, peer, fields)
+            return
+        assert fields is not None, "a head that is too large was refused"  # noqa: S101 - for the type
+        decisions = Decisions(self._services, stream)
+        try:
+            raw = written_head(fields, is_whole=stream.has_whole_request)
+            known = decisions.recall(raw, peer)
+            received = self._read(raw) if known is None else known.question.received
+        except RemoteProtocolError as fault:
+            self._refuse(stream, refusal(fault.status), peer, fields)
+            return
+        if stream.has_whole_request and received.framing.has_body:
+            raise MalformedStreamError("a body shorter than its length")
+        if known is not None:
+            exchange = decisions.reopen(known)
+            stream.begin(exchange)
+            exchange.forward(known.decided, known.upstream_head)
+        else:
+            exchange, question = decisions.open(received, peer)
+            stream.begin(exchange)
+            decisions.ask(exchange, question)
+
+    def _read(self, raw: bytes) -> RequestReceived:
+        return read_head(raw, max_bytes=self._services.limits.max_header_bytes)
+
+    def _refuse(
+        self, stream: Http2Stream, response: Response, peer: Peer, fields: Fields | None
+    ) -> None:
+        """Answer a head that is none."""
+        services = self._services
+        record = malformed(peer.address, response.status, services.clock())
+        is_head = (b":method", b"HEAD") in (fields or ())
+        answer = Http2Response(stream, record, date=services.date, is_head=is_head)
+        answer.whole(response, closes=True)
+        services.observe(record)

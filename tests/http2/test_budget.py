@@ -1,0 +1,53 @@
+from pyrbacproxy.http2.budget import Budget
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_frames_for_nothing_are_paid_until_nothing_is_left() -> None:
+    budget = Budget(10, Clock())
+    assert all(budget.spend() for _ in range(2000))
+    assert not budget.spend()
+    assert not Budget(10, Clock()).spend(2001)
+
+
+def test_time_pays_back() -> None:
+    clock = Clock()
+    budget = Budget(10, clock)
+    for _ in range(2000):
+        budget.spend()
+    clock.now += 1
+    assert all(budget.spend() for _ in range(99))
+    assert not budget.spend(3)
+    clock.now += 10_000
+    assert all(budget.spend() for _ in range(2000))
+    assert not budget.spend(2)
+
+
+def test_work_pays_back_but_not_crumbs() -> None:
+    budget = Budget(10, Clock())
+    for _ in range(2000):
+        budget.spend()
+    budget.moved(1023)
+    assert not budget.spend()
+    budget = Budget(10, Clock())
+    for _ in range(1998):
+        budget.spend()
+    budget.moved(1024)
+    budget.answered()
+    assert all(budget.spend() for _ in range(8))
+    assert not budget.spend()
+
+
+def test_streams_given_up_are_counted_against_those_answered() -> None:
+    budget = Budget(2, Clock())
+    assert all(budget.abandoned() for _ in range(8))
+    assert not budget.abandoned()
+    budget.answered()
+    budget.answered()
+    assert budget.abandoned()
+    assert not budget.abandoned()

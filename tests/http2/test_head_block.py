@@ -1,0 +1,84 @@
+import pytest
+from hpack.hpack import Encoder
+from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
+
+from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+from pyrbacproxy.http2.head_block import HeadBlockDecoder
+
+FIELDS = [
+    (b":method", b"GET"),
+    (b":path", b"/metrics?x=1"),
+    (b"authorization", b"Bearer made-up"),
+    (b"x-long", b"y" * 300),
+    (b"x-empty", b""),
+]
+
+
+def decoder(max_list_bytes: int = 10_000) -> HeadBlockDecoder:
+    return HeadBlockDecoder(max_list_bytes=max_list_bytes)
+
+
+@pytest.mark.parametrize("huffman", [True, False])
+def test_what_the_library_encodes_is_read_again_and_again(*, huffman: bool) -> None:
+    encoder, made = Encoder(), decoder()
+    for size in (4096, 0, 2048):
+        encoder.header_table_size = size
+        for _ in range(3):
+            fields = [
+                *(HeaderTuple(*field) for field in FIELDS),
+                NeverIndexedHeaderTuple(b"x-secret", b"1"),
+            ]
+            block = encoder.encode(fields, huffman=huffman)
+            assert made.decode(block) == [*FIELDS, (b"x-secret", b"1")]
+
+
+def test_a_literal_that_is_not_kept_may_have_an_indexed_name() -> None:
+    assert decoder().decode(b"\x04\x02/x") == [(b":path", b"/x")]
+
+
+def test_a_block_that_is_too_large_still_counts_for_the_table() -> None:
+    encoder, made = Encoder(), decoder(max_list_bytes=100)
+    assert made.decode(encoder.encode([(b"x-a", b"1"), (b"x-b", b"y" * 100)])) is None
+    assert made.decode(encoder.encode([(b"x-a", b"1")])) == [(b"x-a", b"1")]
+
+
+def test_at_most_so_many_fields() -> None:
+    assert len(decoder(10**6).decode(b"\x82" * 506) or ()) == 506
+    assert decoder(10**6).decode(b"\x82" * 507) is None
+
+
+def test_a_bomb_ends_the_connection() -> None:
+    entry = Encoder().encode([(b"x-a", b"y" * 4000)])
+    with pytest.raises(ConnectionFaultError) as fault:
+        decoder(10**6).decode(entry + b"\xbe" * 2024)
+    assert fault.value.code == Code.ENHANCE_YOUR_CALM
+
+
+def test_a_megabyte_of_small_literals_is_read_in_no_time() -> None:
+    """The library's decoder copies the rest for each of them: 30 GB. Here it is the bomb's limit
+    that tells, after 2,024 of them.
+    """
+    with pytest.raises(ConnectionFaultError, match="many fields"):
+        decoder(2**20).decode(b"\x00\x01a\x00" * 250_000)
+
+
+BROKEN = {
+    "an index of nothing": b"\x80",
+    "an index outside the table": b"\xff\x00",
+    "a cut index": b"\xff",
+    "an integer without end": b"\xff" + b"\x80" * 10 + b"\x01",
+    "a cut name": b"\x40\x05ab",
+    "a cut value": b"\x40\x01a\x05b",
+    "no value": b"\x40\x01a",
+    "bad Huffman code": b"\x40\x81\xff\x00",
+    "a table larger than ours": b"\x3f\xe2\x1f",
+    "a table update behind a field": b"\x82\x20",
+    "three table updates": b"\x20\x20\x20\x82",
+}
+
+
+@pytest.mark.parametrize("block", BROKEN.values(), ids=BROKEN)
+def test_what_cannot_be_read_ends_the_connection(block: bytes) -> None:
+    with pytest.raises(ConnectionFaultError) as fault:
+        decoder().decode(block)
+    assert fault.value.code == Code.COMPRESSION_ERROR

@@ -1,0 +1,74 @@
+"""What the streams of one connection share: its window, its write buffer, its turns."""
+
+from pyrbacproxy.http2.streams import OpenStreams
+from tests.http2.talk import STREAM, Talk, request
+
+
+def test_streams_take_turns_when_the_connection_s_window_opens() -> None:
+    talk = Talk(window=1_000_000)
+    talk.client.takes = False
+    numbers = [talk.ask() for _ in range(3)]
+    for index in range(3):
+        talk.answer(index, STREAM, bytes(50_000), ends=False)
+    assert [len(talk.client.bodies.get(number, b"")) for number in numbers] == [50_000, 15_535, 0]
+    talk.client.h2.increment_flow_control_window(49_152)
+    talk.exchange()
+    got = [len(talk.client.bodies.get(number, b"")) for number in numbers]
+    assert sum(got) == 65_535 + 49_152
+    assert min(got) >= 16_384
+
+
+def test_a_full_write_buffer_makes_streams_wait() -> None:
+    talk = Talk(window=1_000_000)
+    number = talk.ask()
+    talk.connection.pause_writing()
+    talk.answer(-1, STREAM, bytes(50_000), ends=False)
+    assert number not in talk.client.bodies
+    assert talk.upstream().done == ["pause"]
+    talk.connection.resume_writing()
+    talk.exchange()
+    assert len(talk.client.bodies[number]) == 50_000
+    assert talk.upstream().done == ["pause", "resume"]
+
+
+def test_a_buffer_that_fills_while_streams_are_sent_stops_them() -> None:
+    talk = Talk(window=1_000_000)
+    number = talk.ask()
+    talk.connection.pause_writing()
+    talk.answer(-1, STREAM, bytes(50_000), ends=False)
+    write = talk.transport.write
+
+    def fill(*pieces: bytes | memoryview) -> None:
+        write(*pieces)
+        talk.connection.pause_writing()
+
+    talk.transport.write = fill  # type: ignore[method-assign] # a socket that takes one frame
+    talk.connection.resume_writing()
+    talk.listen()
+    assert len(talk.client.bodies[number]) == 16_384
+
+
+def test_what_one_read_asks_for_is_answered_in_one_write() -> None:
+    talk = Talk()
+    talk.exchange()
+    written: list[bytes] = []
+    talk.transport.write = lambda *pieces: written.append(b"".join(pieces))  # type: ignore[method-assign] # to look
+    for _ in range(5):
+        number = talk.client.h2.get_next_available_stream_id()
+        talk.client.h2.send_headers(number, request(b"/deny"), end_stream=True)
+    talk.connection.data_received(talk.client.h2.data_to_send())
+    assert len(written) == 1
+    assert talk.records == [(401, "")] * 5
+
+
+def test_the_end_of_all_is_told_to_each() -> None:
+    talk = Talk()
+    for _ in range(3):
+        talk.ask()
+    assert isinstance(talk.connection._streams, OpenStreams)
+    assert len(talk.connection._streams) == 3
+    talk.connection.connection_lost()
+    assert talk.records == [(0, "client gone")] * 3
+    assert [upstream.done for upstream in talk.connector.upstreams] == [["close"]] * 3
+    assert len(talk.connection._streams) == 0
+    assert talk.client.resets == {}
