@@ -104,6 +104,14 @@ def test_a_command_cannot_move_the_cursor(fake: FakeProc) -> None:
     assert fake.text() == "held by x?[2J?y (pid 42)"
 
 
+@pytest.mark.parametrize(
+    "line", ["", "   0: garbage", "   0: ZZ:25A5 00000000:0000 0A 0 0 0 0 0 7"]
+)
+def test_a_table_that_cannot_be_read_is_not_seen(fake: FakeProc, line: str) -> None:
+    (fake.proc / "net" / "tcp").write_text(f"{HEADER}\n{line}\n")
+    assert fake.text() == "who holds it cannot be seen: tcp cannot be read"
+
+
 def test_only_listeners_on_the_port_count(fake: FakeProc) -> None:
     fake.table("tcp", ("0100007F:25A5", "01", 1), ("0100007F:25A6", "0A", 2))
     fake.process(42, "curl", "/", "socket:[1]", "socket:[2]")

@@ -5,6 +5,7 @@ process is named by its command's name, never by its arguments, which may hold s
 """
 
 import contextlib
+import errno
 import ipaddress
 import re
 import struct
@@ -58,16 +59,20 @@ def holders_text(port: int, *, proc: Path = PROC, pod_logs: Path = POD_LOGS) -> 
 def _listening(table: Path, port: int) -> Iterator[tuple[int, str]]:
     """Inode and address of each listening socket in one of the kernel's tables."""
     try:
-        lines = table.read_text().splitlines()
+        lines = table.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         if table.name == "tcp6":  # a kernel without IPv6
             return
         raise
     for line in lines[1:]:
-        fields = line.split()
-        address, _, port_text = fields[1].partition(":")
-        if fields[3] == _LISTEN and int(port_text, 16) == port:
-            yield int(fields[9]), _address(address)
+        try:
+            _, local, _, state, *_, inode = line.split()[:10]
+            address, _, port_text = local.partition(":")
+            if state == _LISTEN and int(port_text, 16) == port:
+                yield int(inode), _address(address)
+        except (ValueError, struct.error):
+            # No kernel writes such; of what else the table hides we know nothing.
+            raise OSError(errno.EINVAL, f"{table.name} cannot be read") from None
 
 
 def _address(text: str) -> str:
