@@ -255,6 +255,13 @@ def test_level_patterns() -> None:
             values.parse_level_patterns(text)
 
 
+def test_paths_are_on_one_line() -> None:
+    assert values.parse_paths("/a,/b\n") == ("/a", "/b")
+    assert values.parse_paths("") == ()
+    with pytest.raises(ValueError, match="more than one line"):
+        values.parse_paths("/a\n/b")
+
+
 def test_gates() -> None:
     assert values.parse_gates("B=false, A=true,B=true") == (("A", True), ("B", True))
     for text in ("A", "A=x"):

@@ -94,7 +94,7 @@ _PARSERS: dict[Kind, Callable[[str], Value]] = {
     Kind.DURATION: values.parse_duration,
     Kind.CSV: values.parse_csv,
     Kind.ARRAY: _one,
-    Kind.PATHS: values.parse_csv,
+    Kind.PATHS: values.parse_paths,
     Kind.LEVEL: values.parse_level,
     Kind.LEVELS: values.parse_level_patterns,
     Kind.GATES: values.parse_gates,

@@ -153,6 +153,13 @@ def parse_csv(text: str) -> tuple[str, ...]:
         rest = rest[1:]
 
 
+def parse_paths(text: str) -> tuple[str, ...]:
+    """As `parse_csv`, but a second line is refused: a path in it would be waited for by nobody."""
+    if "\n" in text.rstrip("\r\n"):
+        raise ValueError("more than one line")
+    return parse_csv(text)
+
+
 def parse_level_patterns(text: str) -> tuple[tuple[str, int], ...]:
     """`pattern=N` pairs of `--vmodule`."""
     pairs = []
