@@ -10,32 +10,34 @@ class Clock:
 
 def test_frames_for_nothing_are_paid_until_nothing_is_left() -> None:
     budget = Budget(10, Clock())
-    assert all(budget.spend() for _ in range(2000))
+    assert all(budget.spend() for _ in range(4000))
     assert not budget.spend()
-    assert not Budget(10, Clock()).spend(2001)
+    assert not Budget(10, Clock()).spend(4001)
 
 
 def test_time_pays_back() -> None:
     clock = Clock()
     budget = Budget(10, clock)
-    for _ in range(2000):
+    for _ in range(4000):
         budget.spend()
     clock.now += 1
     assert all(budget.spend() for _ in range(99))
     assert not budget.spend(3)
     clock.now += 10_000
-    assert all(budget.spend() for _ in range(2000))
+    assert all(budget.spend() for _ in range(4000))
     assert not budget.spend(2)
 
 
-def test_work_pays_back_but_not_crumbs() -> None:
+def test_work_pays_back_and_crumbs_a_crumb() -> None:
     budget = Budget(10, Clock())
-    for _ in range(2000):
+    for _ in range(3999):
         budget.spend()
     budget.moved(1023)
+    budget.moved(0)
+    assert budget.spend(2)
     assert not budget.spend()
     budget = Budget(10, Clock())
-    for _ in range(1998):
+    for _ in range(3998):
         budget.spend()
     budget.moved(1024)
     budget.answered()

@@ -1,7 +1,5 @@
 import pytest
-from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.settings import SettingCodes
 from hpack.hpack import Encoder
 
 from pyrbacproxy.http2.engine import (
@@ -15,7 +13,7 @@ from pyrbacproxy.http2.engine import (
     Reset,
 )
 from pyrbacproxy.http2.errors import Code, ConnectionFaultError
-from pyrbacproxy.http2.frames import PREFACE, Frame, FrameReader
+from pyrbacproxy.http2.frames import Frame, FrameReader
 from pyrbacproxy.http2.limits import Http2Limits
 from tests.http2.talk import Client, request
 
@@ -228,11 +226,8 @@ def test_faults_end_the_connection_and_one_goaway_is_written(case: tuple[Frame, 
     assert pair.engine.outgoing()[3] == 7
 
 
-def test_the_library_forgets_how_most_streams_ended() -> None:
-    pair = Pair()
-    assert pair.engine._h2.MAX_CLOSED_STREAMS < H2Connection.MAX_CLOSED_STREAMS
-    assert pair.engine._h2.config.client_side is H2Configuration(client_side=False).client_side
-    pair.engine._h2.local_settings.max_concurrent_streams = 3
-    assert pair.engine._h2.local_settings.max_concurrent_streams > 2**30
-    assert SettingCodes.MAX_CONCURRENT_STREAMS in pair.engine._h2.local_settings
-    assert PREFACE.startswith(b"PRI")
+def test_the_library_is_kept_from_remembering_and_counting() -> None:
+    h2 = Pair().engine._h2
+    assert h2.MAX_CLOSED_STREAMS < H2Connection.MAX_CLOSED_STREAMS
+    h2.local_settings.max_concurrent_streams = 3
+    assert h2.local_settings.max_concurrent_streams > 2**30

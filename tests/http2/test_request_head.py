@@ -177,6 +177,11 @@ def test_others_have() -> None:
 
 def test_trailers() -> None:
     assert checked_trailers([(b"x-sum", b"1")]) == Headers([(b"x-sum", b"1")])
-    for fields in (None, [(b":path", b"/")], [(b"x", b"1\r\n")]):
+    for fields in (
+        None,
+        [(b":path", b"/")],
+        [(b"x", b"1\r\n")],
+        [(b"transfer-encoding", b"chunked")],
+    ):
         with pytest.raises(MalformedStreamError):
             checked_trailers(fields)

@@ -1,7 +1,6 @@
 import pytest
 
 from pyrbacproxy.http2.errors import Code
-from pyrbacproxy.http2.frames import Frame
 from pyrbacproxy.http2.requests import Requests
 from tests.dataplane.dialogue import UNAUTHORIZED
 from tests.http2.talk import Talk
@@ -9,6 +8,7 @@ from tests.http2.talk import Talk
 
 def test_a_request_is_put_to_the_decisions() -> None:
     talk = Talk()
+    assert isinstance(talk.connection._requests, Requests)
     first, second = talk.ask(b"/x?a=1"), talk.ask(b"/deny")
     assert talk.upstream().take() == b"GET /x?a=1 HTTP/1.1\r\nHost: h\r\n\r\n"
     assert talk.client.statuses == {second: [401]}
@@ -78,8 +78,3 @@ def test_the_handler_s_faults_are_a_500() -> None:
     talk = Talk()
     number = talk.ask(b"/break")
     assert talk.client.statuses == {number: [500]}
-
-
-def test_a_request_is_nothing_without_its_module() -> None:
-    assert Requests.begin.__doc__
-    assert Frame(0, 0, 0, b"").payload == b""

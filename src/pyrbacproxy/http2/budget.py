@@ -8,13 +8,12 @@ calm down: pings, settings, priorities, window updates of a byte, empty DATA, CO
 
 from collections.abc import Callable
 
-_CAPACITY = 2000.0
+_CAPACITY = 4000.0
 _PER_SECOND = 100.0
 # A SETTINGS frame may change the window of each stream.
 SETTINGS_COST = 10
 # For each frame of a body, and each answer: the window updates of stream and connection, and a ping
-# to measure with. Frames so small earn nothing, or a client would open its window byte by byte and
-# get a frame for each.
+# to measure with. A small one pays for what opened the window for it, and nothing else.
 _USEFUL_WORK = 3
 _USEFUL_BYTES = 1024
 _ABANDONED_PER_STREAM = 4
@@ -43,8 +42,9 @@ class Budget:
 
     def moved(self, size: int) -> None:
         """So many bytes of a body went one way or the other."""
-        if size >= _USEFUL_BYTES:
-            self._left = min(_CAPACITY, self._left + _USEFUL_WORK)
+        if size:
+            work = _USEFUL_WORK if size >= _USEFUL_BYTES else 1
+            self._left = min(_CAPACITY, self._left + work)
 
     def answered(self) -> None:
         """A stream got its whole answer."""

@@ -209,10 +209,8 @@ class Http2Connection:
 
     def _break(self, stream: Http2Stream) -> None:
         """What the client sent on this stream is malformed."""
-        is_open = stream.is_open
         stream.gone()
-        if is_open:
-            self._streams.reset(stream.number, Code.PROTOCOL_ERROR)
+        self._streams.reset(stream.number, Code.PROTOCOL_ERROR)
         self._abandoned()
 
     def _abandoned(self) -> None:

@@ -76,6 +76,8 @@ def checked_trailers(fields: Fields | None) -> Headers:
         raise MalformedStreamError("trailers that are too large")
     for name, value in fields:
         _check(name, value)
+        if name in _CONNECTION:
+            raise MalformedStreamError("a trailer that speaks of a connection")
     return Headers(fields)
 
 
