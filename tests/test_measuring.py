@@ -13,7 +13,7 @@ from pyrbacproxy.admin.status import PageSettings, Program
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.listener import Listener
 from pyrbacproxy.http1.response import Response
-from pyrbacproxy.measuring import MetricsPage, expiry
+from pyrbacproxy.measuring import MetricsPage, validity
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.tls.contexts import TlsSettings, self_signed_pair, server_context
 from pyrbacproxy.tls.watched_files import WatchedFiles
@@ -57,8 +57,8 @@ def test_every_part_is_asked(tmp_path: Path, *, is_waiting: bool) -> None:
     assert header(response, b"content-type") == b"text/plain; version=0.0.4; charset=utf-8"
     assert header(response, b"content-encoding") is None
     lines = response.body.decode().splitlines()
-    expires_at = expiry(CONTEXT)
-    assert expires_at is not None
+    valid = validity(CONTEXT)
+    assert valid is not None
     for line in (
         f"kube_rbac_proxy_startup_gate_open {0.0 if is_waiting else 1.0}",
         'kube_rbac_proxy_connections{listener="secure"} 0.0',
@@ -71,9 +71,10 @@ def test_every_part_is_asked(tmp_path: Path, *, is_waiting: bool) -> None:
         "process_start_time_seconds 1234.5",
     ):
         assert line in lines
-    shown = re.search(r"_expiry_timestamp_seconds ([0-9.e+]+)\n", response.body.decode())
-    assert shown
-    assert float(shown[1]) == expires_at.timestamp()
+    shown = re.findall(
+        r"serving_certificate_\w+_timestamp_seconds ([0-9.e+]+)\n", response.body.decode()
+    )
+    assert [float(number) for number in shown] == [instant.timestamp() for instant in valid]
 
 
 def test_it_is_packed_for_who_asks(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_it_is_packed_for_who_asks(tmp_path: Path) -> None:
 
 
 def test_without_a_pair_nothing_expires() -> None:
-    assert expiry(None) is None
+    assert validity(None) is None
 
 
 def test_who_is_not_asked_does_not_load_the_library() -> None:

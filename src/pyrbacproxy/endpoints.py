@@ -21,7 +21,7 @@ from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
 from pyrbacproxy.handler import Handler
 from pyrbacproxy.kube.reviewer import Client
-from pyrbacproxy.measuring import expiry
+from pyrbacproxy.measuring import validity
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.observe.process_start import process_started_at
 from pyrbacproxy.record import ExchangeRecord
@@ -76,8 +76,8 @@ def serving_certificate(context: SSL.Context | None, reload_fault: str) -> Check
     name = "serving-certificate"
     if context is None:
         return Check(name, is_ok=False, detail="not there yet", counts_for_readiness=False)
-    expires_at = expiry(context)
-    if expires_at is None or expires_at.timestamp() <= time.time():
+    valid = validity(context)
+    if valid is None or valid[1].timestamp() <= time.time():
         return Check(name, is_ok=False, detail="expired")
     if reload_fault:
         return Check(name, is_ok=False, detail=reload_fault, counts_for_readiness=False)

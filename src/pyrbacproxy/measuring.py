@@ -16,12 +16,14 @@ from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.tls.watched_files import WatchedFiles
 
 
-def expiry(context: SSL.Context | None) -> datetime | None:
-    """When the certificate of a server's context ends; None without one."""
+def validity(context: SSL.Context | None) -> tuple[datetime, datetime] | None:
+    """When the certificate of a server's context begins and ends; None without one."""
     certificate = (
         None if context is None else SSL.Connection(context).get_certificate(as_cryptography=True)
     )
-    return None if certificate is None else certificate.not_valid_after_utc
+    if certificate is None:
+        return None
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 class MetricsPage:
@@ -73,7 +75,7 @@ class MetricsPage:
         # As above.
         from pyrbacproxy.admin.version import version_info  # noqa: PLC0415
 
-        settings, expires_at = self._settings, expiry(self._serving())
+        settings, valid = self._settings, validity(self._serving())
         checks = [look() for look in self._checks]
         return Gauges(
             connections={
@@ -85,7 +87,8 @@ class MetricsPage:
                 files.name: Files(files.reloads, files.failures, is_bad=bool(files.fault))
                 for files in self._watched()
             },
-            certificate_expires_at=None if expires_at is None else expires_at.timestamp(),
+            certificate_begins_at=None if valid is None else valid[0].timestamp(),
+            certificate_expires_at=None if valid is None else valid[1].timestamp(),
             is_gate_open=not self._gate().progress,
             checks={check.name: check.is_ok for check in checks},
             features={

@@ -16,6 +16,7 @@ GAUGES = Gauges(
     connections={"secure": Connections(2, 5)},
     connections_limit=100,
     files={"client CA": Files(1, 3, is_bad=True)},
+    certificate_begins_at=1e9,
     certificate_expires_at=2e9,
     is_gate_open=True,
     checks={"ping": True, "upstream": False},
@@ -25,7 +26,7 @@ GAUGES = Gauges(
     started_at=1234.5,
 )
 NO_PAIR = Gauges(
-    *({}, 0, {}, None, False, {}, {}, {}, "kube-rbac-proxy", 0.0),
+    *({}, 0, {}, None, None, False, {}, {}, {}, "kube-rbac-proxy", 0.0),
 )
 
 
@@ -140,6 +141,7 @@ def test_what_is_looked_up() -> None:
     assert value(zero, reloads, files="client CA", result="success") == 1
     assert value(zero, reloads, files="client CA", result="failure") == 3
     assert value(zero, "kube_rbac_proxy_files_bad", files="client CA") == 1
+    assert value(zero, "kube_rbac_proxy_serving_certificate_not_before_timestamp_seconds") == 1e9
     assert value(zero, "kube_rbac_proxy_serving_certificate_expiry_timestamp_seconds") == 2e9
     assert value(zero, "kube_rbac_proxy_startup_gate_open") == 1
     assert value(zero, "kubernetes_healthcheck", name="ping", type="readyz") == 1
@@ -148,7 +150,9 @@ def test_what_is_looked_up() -> None:
 
 def test_without_a_pair_nothing_expires() -> None:
     shown = families(Metrics(), NO_PAIR)
-    assert shown["kube_rbac_proxy_serving_certificate_expiry_timestamp_seconds"].samples == []
+    for name in ("not_before", "expiry"):
+        family = f"kube_rbac_proxy_serving_certificate_{name}_timestamp_seconds"
+        assert shown[family].samples == []
     assert shown["kube_rbac_proxy_startup_gate_open"].samples[0].value == 0
 
 

@@ -174,12 +174,15 @@ def _state(gauges: Gauges) -> Iterator[Metric]:
         "files",
         {name: files.is_bad for name, files in gauges.files.items()},
     )
-    expires_at = gauges.certificate_expires_at
-    yield _gauge(
+    yield _instant(
+        "serving_certificate_not_before_timestamp_seconds",
+        "When the serving certificate in use begins to be valid, in seconds since the epoch.",
+        gauges.certificate_begins_at,
+    )
+    yield _instant(
         "serving_certificate_expiry_timestamp_seconds",
         "When the serving certificate in use ends, in seconds since the epoch.",
-        "",
-        {} if expires_at is None else {"": expires_at},
+        gauges.certificate_expires_at,
     )
     yield _gauge(
         "startup_gate_open",
@@ -273,6 +276,11 @@ def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Met
     for value, number in values.items():
         family.add_metric(_labels(value), number)
     return family
+
+
+def _instant(name: str, text: str, instant: float | None) -> Metric:
+    """A gauge without a sample while there is no such instant."""
+    return _gauge(name, text, "", {} if instant is None else {"": instant})
 
 
 def _labels(text: str) -> tuple[str, ...]:

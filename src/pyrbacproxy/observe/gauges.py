@@ -25,13 +25,15 @@ class Files:
 class Gauges:
     """What is looked up at the moment.
 
-    `started_at` and `certificate_expires_at` are seconds since the epoch, None without a pair.
+    `started_at`, `certificate_begins_at` and `certificate_expires_at` are seconds since the epoch,
+    the last two None without a pair.
     `build` has the keys of Kubernetes' version.Info; `checks` are those of /readyz.
     """
 
     connections: Mapping[str, Connections]
     connections_limit: int
     files: Mapping[str, Files]
+    certificate_begins_at: float | None
     certificate_expires_at: float | None
     is_gate_open: bool
     checks: Mapping[str, bool]
