@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+import signal
 import time
 from collections.abc import Iterable, Iterator
 
@@ -12,6 +13,7 @@ import pytest
 from pyrbacproxy.observe import logs
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
+PATIENCE_SECONDS = 60
 LINE = re.compile(r"([IWE])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] (.*)\n", re.DOTALL)
 
 
@@ -210,6 +212,7 @@ def test_access_reviews_are_shown_as_they_are() -> None:
         "authorization:bearer secret-1",
         "{'Authorization': 'Bearer secret-1'}",
         "[(b'authorization', b'Bearer secret-1')]",
+        "Authorization: Bearer token-secret-1",
         "Authorization: Basic secret-1",
         "proxy-authorization: Basic secret-1",
         "GET /x?access_token=secret-1&b=c",
@@ -222,6 +225,10 @@ def test_access_reviews_are_shown_as_they_are() -> None:
         "-----BEGIN EC PRIVATE KEY-----\nsecret-1\n-----END EC PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\\nsecret-1",
         JWT.replace("c2lnbmF0dXJl", "secret-1"),
+        JWT.replace("c2lnbmF0dXJl", "") + "secret-1",
+        "for-" + JWT.replace("c2lnbmF0dXJl", "secret-1"),
+        "eyJ-" + JWT.replace("c2lnbmF0dXJl", "secret-1"),
+        "a.b." + JWT.replace("c2lnbmF0dXJl", "secret-1"),
     ],
 )
 def test_fr67_whatever_looks_like_a_credential_is_masked(text: str) -> None:
@@ -244,6 +251,8 @@ def test_fr67_tracebacks_are_masked_too(text: str) -> None:
     "text",
     [
         "bearer token refused",
+        "bearer token: expired",
+        "no bearer token",
         "f, line 1: authorization: unknown key, ignored",
         "f, line 2: authorization.static[0].user: must be a mapping",
         "--auth-token-audiences=a,b",
@@ -253,6 +262,41 @@ def test_fr67_tracebacks_are_masked_too(text: str) -> None:
 )
 def test_ordinary_words_stay(text: str) -> None:
     assert logs.masked(text) == text
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "\\",
+        "-eyJ",
+        ".eyJaaaaaa",
+        "authorization\\",
+        "bearer ",
+        "bearer\t",
+        "://a",
+        "-----BEGIN A",
+        "-----BEGIN PRIVATE KEY-----",
+        '"token',
+        '"token\\',
+        '"kind\\',
+        '"kind" ',
+    ],
+)
+def test_no_text_is_masked_slowly(unit: str) -> None:
+    """A client may choose a name that is logged; what is looked at again and again takes hours."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE_SECONDS)
+    try:
+        log = Log()
+        log.logger.info("%s", unit * (500_000 // len(unit)))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert log.text.endswith("\n")
 
 
 # --- --logging-format=json --------------------------------------------------------------
@@ -291,6 +335,15 @@ def test_json_shows_them_without_a_format_too() -> None:
     log = Log(is_json=True)
     log.logger.error(logs.structured("internal error"))
     assert log.fields["msg"] == "internal error"
+
+
+@pytest.mark.parametrize("odd", ["\x7f", "\x85", "\x9b", "\u2028", "\u202e", "\udc9b"])
+def test_neither_form_leaves_a_terminal_anything_to_obey(odd: str) -> None:
+    for is_json in (False, True):
+        log = Log(is_json=is_json)
+        log.logger.error("%s", logs.structured("a" + odd, err=odd))
+        assert odd not in log.text
+    assert (log.fields["msg"], log.fields["err"]) == ("a" + odd, odd)
 
 
 def test_json_has_the_traceback_on_its_line() -> None:

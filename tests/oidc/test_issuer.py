@@ -95,6 +95,19 @@ async def test_an_unknown_key_makes_it_ask_at_once(
     assert issuer.key_questions == 2
 
 
+async def test_keys_that_are_found_again_are_no_news(
+    issuer: Provider, trusting: ssl.SSLContext
+) -> None:
+    issuer.published = ("rsa-1", "P-256")
+    async with running(issuer, trusting, 0.0) as made:
+        await until(lambda: len(names(made)) == 2)
+        before, told = made.keys, []
+        assert made.newer_keys(lambda: told.append(made.keys))
+        await until(lambda: told != [])
+        assert told[0] is before
+    assert issuer.key_questions == 2
+
+
 async def test_many_who_ask_are_one_question(issuer: Provider, trusting: ssl.SSLContext) -> None:
     async with running(issuer, trusting, 0.0) as made:
         await until(lambda: names(made) == ["rsa-1"])

@@ -1,12 +1,17 @@
 """Which keys of a set count, and what they signed."""
 
+import base64
 from typing import Any
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
+from jwt.algorithms import ECAlgorithm
+from jwt.api_jws import PyJWS
 
-from pyrbacproxy.oidc.key_set import MAX_KEYS, parse
+from pyrbacproxy.oidc.key_set import MAX_KEYS, PublicKey, parse
 from tests.oidc.parties import claims, jwk, key_text, keys, private_key, signed
 
+GOOD = signed(claims())
 TOKENS = {
     "RS256": "rsa-1",
     "RS384": "rsa-1",
@@ -20,21 +25,27 @@ TOKENS = {
 }
 
 
+def is_signed(key: PublicKey, token: str, algorithm: str) -> bool:
+    text, _, signature = token.rpartition(".")
+    return key.signed(text.encode(), base64.urlsafe_b64decode(signature + "=="), algorithm)
+
+
 @pytest.mark.parametrize("algorithm", TOKENS)
 def test_each_algorithm_has_its_key_and_no_other(algorithm: str) -> None:
     key = TOKENS[algorithm]
     token = signed(claims(), key, algorithm)
     found = keys("rsa-1", "rsa-2", "P-256", "P-384", "P-521").candidates(key, algorithm)
     assert [candidate.name for candidate in found] == [key]
-    assert found[0].signed(token, algorithm)
-    assert not found[0].signed(token[:-8] + "AAAAAAAA", algorithm)
-    for other in set(TOKENS) - {algorithm}:
-        assert not found[0].signed(token, other)
+    assert is_signed(found[0], token, algorithm)
+    assert not is_signed(found[0], token[:-8] + "AAAAAAAA", algorithm)
+    assert not is_signed(found[0], token[:-8], algorithm)
+    for other in found[0].algorithms - {algorithm}:
+        assert not is_signed(found[0], token, other)
 
 
 def test_another_key_of_the_kind_did_not_sign() -> None:
     (other,) = keys("rsa-2").keys
-    assert not other.signed(signed(claims()), "RS256")
+    assert not is_signed(other, signed(claims()), "RS256")
 
 
 def test_a_token_that_names_no_key_may_be_of_any_that_fits() -> None:
@@ -101,6 +112,21 @@ def test_keys_show_nothing_of_themselves() -> None:
 def test_a_key_that_is_of_no_use_spoils_none(odd: object) -> None:
     found = parse(key_text(odd, jwk("P-521")))
     assert [key.name for key in found.keys] == ["P-521"]
+
+
+def test_a_curve_that_this_openssl_lacks_spoils_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise UnsupportedAlgorithm("not in FIPS mode")
+
+    monkeypatch.setattr(ECAlgorithm, "from_jwk", refuse)
+    assert [key.name for key in parse(key_text(jwk("P-256"), jwk("rsa-1"))).keys] == ["rsa-1"]
+
+
+def test_no_token_is_taken_apart_again_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyJWT walks over every letter of it, and long ones may be anybody's."""
+    monkeypatch.delattr(PyJWS, "_load")
+    (key,) = keys("rsa-1").keys
+    assert is_signed(key, GOOD, "RS256")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": {}}', b"<html>"])

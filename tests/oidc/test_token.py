@@ -95,6 +95,18 @@ REFUSED: dict[str, tuple[str, Refused]] = {
         handmade({"alg": "RS256", "kid": 7}),
         Refused("its key's name is no text"),
     ),
+    "signature of no bytes": (
+        handmade({"alg": "RS256"}).rpartition(".")[0] + ".AAAAA",
+        Refused("its signature is no base64url"),
+    ),
+    "signature with bits too many": (
+        handmade({"alg": "RS256"}).rpartition(".")[0] + ".AB",
+        Refused("its signature is no base64url"),
+    ),
+    "head with bits too many": (
+        f"{encoded({'alg': 'RS25'})[:-1]}n.{encoded(claims())}.AA",
+        Refused(NO_TOKEN),
+    ),
     "forged": (handmade({"alg": "RS256", "kid": "rsa-1"}), Refused("bad signature")),
     "forged on a curve": (handmade({"alg": "ES256", "kid": "P-256"}), Refused("bad signature")),
     "other claims": (of_two(GOOD, signed(claims(sub="root"))), Refused("bad signature")),

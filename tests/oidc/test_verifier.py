@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+import pytest
+
+from pyrbacproxy.oidc import verifier
 from pyrbacproxy.oidc.key_set import KeySet
 from pyrbacproxy.oidc.verifier import NEVER_AGAIN, Verifier
 from pyrbacproxy.reviews import Answer, BearerToken, TokenReview, TokenReviewAnswer
@@ -72,6 +75,15 @@ def test_one_that_stays_unknown_waits_once() -> None:
     source.waiting.pop()()
     assert asker.late == [(UNKNOWN, NEVER_AGAIN)]
     assert source.waiting == []
+
+
+def test_by_the_same_keys_nothing_is_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(keys("rsa-1"))
+    asker = Asker(source)
+    assert asker.ask(signed(claims(), "rsa-2")) is None
+    monkeypatch.delattr(verifier, "judge")
+    source.waiting.pop()()
+    assert asker.late == [(UNKNOWN, NEVER_AGAIN)]
 
 
 def test_the_time_is_judged_when_the_wait_is_over() -> None:

@@ -18,7 +18,7 @@ from pyrbacproxy.http1.parser import KnownResponses, ResponseReceived
 
 _LOG = logging.getLogger(__name__)
 # Any client could fill the log while the upstream is away (`observe.flood`).
-_RATION = {"ration": "upstream"}
+RATION = {"ration": "upstream"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Connector:
             self._tell_failure(user, 504, "upstream did not answer the connection in time")
         except OSError as error:
             # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            _LOG.error("cannot connect to the upstream: %s", error, extra=_RATION)
+            _LOG.error("cannot connect to the upstream: %s", error, extra=RATION)
             self._tell_failure(user, 502, "upstream refused the connection")
         else:
             if user.wants_upstream:

@@ -17,7 +17,7 @@ from pyrbacproxy.dataplane import upstream_connection as http1_connection
 from pyrbacproxy.dataplane.dial import Dialler
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import UpstreamUser
-from pyrbacproxy.dataplane.upstream import Connector
+from pyrbacproxy.dataplane.upstream import RATION, Connector
 from pyrbacproxy.http2.upstream_greeting import Greeting, chose_http2
 from pyrbacproxy.http2.upstream_heads import asks_for_upgrade
 
@@ -165,7 +165,7 @@ class Http2Connector:
             self._fail(504, "upstream did not answer the connection in time")
         except OSError as error:
             # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            _LOG.error("cannot connect to the upstream: %s", error)
+            _LOG.error("cannot connect to the upstream: %s", error, extra=RATION)
             self._fail(502, "upstream refused the connection")
 
     async def _use(

@@ -23,22 +23,32 @@ MASK = "<masked>"
 UNREADABLE = "<hidden: a TokenReview that is not whole>"
 
 # With blanks, with single quotes (a repr), or with the quotes escaped (JSON in JSON).
-_TOKEN_REVIEW = re.compile(r"""\\*["']kind\\*["']\s*:\s*\\*["']TokenReview""")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_TOKEN_REVIEW = re.compile(r"""["']kind\\*["']\s*:\s*\\*["']TokenReview""")
+# What would end a line, move a terminal's cursor, or turn the order of the text round; and halves
+# of surrogate pairs, which not every stream can write.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 # Each keeps its first group. A secret ends at a blank, a quote, or what ends a value in a URL.
+# Names in a line may be long and a client's choice: none of these may look at a character again for
+# each place where it could begin.
 _SECRETS = (
     re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL),
     re.compile(r"(base64url\.bearer\.authorization\.k8s\.io\.)[A-Za-z0-9_=-]+"),
     re.compile(r"(\b(?:access_|id_|refresh_)?token=)[^\s&\"'#;,]+", re.IGNORECASE),
     re.compile(
-        r"(\\*[\"'](?:access_|id_|refresh_)?token\\*[\"']\s*:\s*b?\\*[\"'])[^\"'\\]+", re.IGNORECASE
+        r"([\"'](?:access_|id_|refresh_)?token\\*[\"']\s*:\s*b?\\*[\"'])[^\"'\\]+", re.IGNORECASE
     ),
-    re.compile(r"(\bbearer\s+)(?!tokens?\b)[^\s\"',;\\]+", re.IGNORECASE),
+    re.compile(r"(\bbearer\s+)(?!tokens?[:,.;)]?(?:\s|\Z))[^\s\"',;\\]+", re.IGNORECASE),
     re.compile(
         r"(\bauthorization\W{1,8}(?:basic|negotiate|ntlm|digest)\s+)[^\s\"',;\\]+", re.IGNORECASE
     ),
     re.compile(r"(://)[^\s/@\"']+(?=@)"),
-    re.compile(r"(\b)eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"),
+    # From where its letters begin, and only if a dot ends them.
+    re.compile(
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.[A-Za-z0-9_-])([A-Za-z0-9_-]*?\b)"
+        r"eyJ[A-Za-z0-9_-]{6,}+\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
+    ),
 )
 
 
@@ -150,7 +160,9 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             fields["stacktrace"] = UNREADABLE if _TOKEN_REVIEW.search(trace) else masked(trace)
-        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+        line = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+        # JSON itself leaves some of them as they are.
+        return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def _said(record: logging.LogRecord) -> Structured:

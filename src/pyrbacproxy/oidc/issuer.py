@@ -28,7 +28,7 @@ class Issuer:
     """Asks as long as `run` runs; `keys` is None until discovery worked.
 
     `context` gives the TLS context of the moment, `retry_seconds` is the shortest time between two
-    questions.
+    questions. Keys that were found again are the same object.
     """
 
     def __init__(
@@ -113,7 +113,8 @@ class Issuer:
         if self._fault or self.keys is None:
             self._fault = ""
             _LOG.info("OIDC issuer %s: its keys are known, %d usable", issuer, len(keys.keys))
-        self.keys = keys
+        if keys != self.keys:
+            self.keys = keys
         return discovery.fresh_seconds(document.headers, time.time())
 
     async def _fetched(self, url: str, what: str) -> Fetched:

@@ -7,6 +7,7 @@ may publish them beside those that matter here.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
@@ -34,13 +35,13 @@ class PublicKey:
     algorithms: frozenset[str]
     key: RSAPublicKey | EllipticCurvePublicKey = field(repr=False)
 
-    def signed(self, token: str, algorithm: str) -> bool:
-        """Whether the signature of this compact JWS is this key's."""
-        try:
-            _JWS.decode(token, self.key, algorithms=[algorithm])
-        except PyJWTError:
-            return False
-        return True
+    def signed(self, text: bytes, signature: bytes, algorithm: str) -> bool:
+        """Whether this is the key's signature of the text (RFC 7515 §5.2, step 8).
+
+        `algorithm` is one of `algorithms`. PyJWT's own way from a whole token reads head and claims
+        once more for each key, letter by letter: 3 ms for a long one, which anybody can send.
+        """
+        return _JWS.get_algorithm_by_name(algorithm).verify(text, self.key, signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ def _loaded(jwk: Mapping[str, object]) -> object:
             return RSAAlgorithm.from_jwk(public)
         if jwk.get("kty") == "EC":
             return ECAlgorithm.from_jwk(public)
-    except (PyJWTError, TypeError, ValueError, AttributeError):
-        pass  # what the library makes of texts that are no numbers
+    except (PyJWTError, TypeError, ValueError, AttributeError, UnsupportedAlgorithm):
+        # What the libraries make of texts that are no numbers, and of curves that this OpenSSL
+        # lacks.
+        pass
     return None

@@ -18,7 +18,7 @@ from pyrbacproxy.user import UserInfo
 MAX_TOKEN_BYTES = 65_536
 # Three parts (RFC 7515 §7.1): five would be encryption, and more than one signature is no compact
 # form.
-_COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
+_COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 # Header parameters that change what is signed or how it is read. None is needed for an ID token.
 _DEMANDING = ("crit", "b64", "zip", "enc")
 
@@ -28,26 +28,34 @@ def judge(token: str, keys: KeySet, settings: OidcSettings, now: float) -> UserI
     if len(token) > MAX_TOKEN_BYTES:
         return Refused("too long")
     parts = _COMPACT.fullmatch(token)
-    header = _decoded(parts[1]) if parts else None
-    claims = _decoded(parts[2]) if parts else None
-    if header is None or claims is None:
+    header = _object(parts[1]) if parts else None
+    claims = _object(parts[2]) if parts else None
+    if parts is None or header is None or claims is None:
         return Refused("no JSON Web Token in compact form")
     reason = token_claims.refusal(claims, settings, now)
     if reason:
         return Refused(reason)
-    unsigned = _signature_refusal(token, header, keys, settings)
+    unsigned = _signature_refusal(parts, header, keys, settings)
     return unsigned or token_claims.user(claims, settings)
 
 
-def _decoded(part: str) -> dict[str, object] | None:
+def _decoded(part: str) -> bytes | None:
+    """What the letters spell; None when nothing is spelled like that."""
     # One character is left over where no byte can be.
     if len(part) % 4 == 1:
         return None
-    return json_object(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    found = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    # The last letter may hold bits that belong to no byte: then several texts would be one token.
+    return found if base64.urlsafe_b64encode(found).decode().rstrip("=") == part else None
+
+
+def _object(part: str) -> dict[str, object] | None:
+    found = _decoded(part)
+    return None if found is None else json_object(found)
 
 
 def _signature_refusal(
-    token: str, header: Mapping[str, object], keys: KeySet, settings: OidcSettings
+    parts: re.Match[str], header: Mapping[str, object], keys: KeySet, settings: OidcSettings
 ) -> Refused | None:
     algorithm, name = header.get("alg"), header.get("kid", "")
     if not isinstance(algorithm, str) or algorithm not in settings.algorithms:
@@ -56,8 +64,12 @@ def _signature_refusal(
         return Refused("compressed, encrypted, or with critical header parameters")
     if not isinstance(name, str):
         return Refused("its key's name is no text")
+    signature = _decoded(parts[3])
+    if signature is None:
+        return Refused("its signature is no base64url")
+    text = parts.string[: parts.end(2)].encode()
     candidates = keys.candidates(name, algorithm)
-    if any(key.signed(token, algorithm) for key in candidates):
+    if any(key.signed(text, signature, algorithm) for key in candidates):
         return None
     if name and candidates:
         return Refused("bad signature")
