@@ -102,6 +102,9 @@ def test_what_is_piped_into_them_is_looked_at_anyway() -> None:
 
 
 def test_no_text_grows_beyond_its_bound() -> None:
+    for value in ("x" * (MOST_BYTES + 1), "ä" * (MOST_BYTES // 2 + 1)):
+        with pytest.raises(RenderError, match="a value of more than 65536"):
+            rendered(Text(b"whatever"), value=value)
     half = Call(lambda _: b"x" * MOST_BYTES, ())
     assert len(rendered(Show(half))) == MOST_BYTES
     for parts in (

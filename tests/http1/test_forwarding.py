@@ -212,6 +212,24 @@ def test_upgrades(lines: Lines, minor: int, announced: bytes | None, asked: byte
 
 
 @pytest.mark.parametrize(
+    "protocol",
+    [
+        *(b"TLS/1.0", b"tls", b"TLS/1.2, HTTP/1.1", b"echo,HTTP/1.1", b"HTTP/2.0", b"h2", b"H2-14"),
+        *(b"echo , h2 , other", b"xh2cx", b" h2c"),
+    ],
+)
+def test_no_upgrade_begins_http_again(protocol: bytes) -> None:
+    lines = [(b"Connection", b"upgrade"), (b"Upgrade", protocol)]
+    assert upgrade_of(RequestHead(b"GET", b"/", Headers(lines))) is None
+
+
+@pytest.mark.parametrize("protocol", [b"SPDY/3.1", b"tcp", b"httpx", b"x-tls/1", b"x/h2"])
+def test_other_upgrades_may_be_made(protocol: bytes) -> None:
+    lines = [(b"Connection", b"upgrade"), (b"Upgrade", protocol)]
+    assert upgrade_of(RequestHead(b"GET", b"/", Headers(lines))) == protocol
+
+
+@pytest.mark.parametrize(
     ("protocol", "expected"),
     [(b"SPDY/3.1", False), (b"a ~", False), (b"\xe9cho", True), (b"a\tb", True), (b"", False)],
 )

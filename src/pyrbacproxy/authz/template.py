@@ -197,10 +197,12 @@ class Template:
     flaw: str = ""
 
     def render(self, value: str) -> str:
-        """The text for a value; raises RenderError. Bytes that are no UTF-8 go through both ways as
-        surrogates.
+        """The text for a value; raises RenderError, also for a value that is too long before
+        anything is made of it. Bytes that are no UTF-8 go through both ways as surrogates.
         """
         frame = Frame(value.encode("utf-8", "surrogateescape"), [b""] * self.slot_count)
+        if len(frame.value) > MOST_BYTES:
+            raise RenderError(f"a value of more than {MOST_BYTES} bytes")
         for part in self.parts:
             part.render(frame)
         return frame.written.decode("utf-8", "surrogateescape")

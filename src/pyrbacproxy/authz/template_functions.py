@@ -31,12 +31,12 @@ class Known:
 
 def print_(values: Sequence[Value]) -> bytes:
     """Go's fmt.Sprint: a blank between two values of which neither is a text."""
-    written = b""
+    written: list[bytes] = []
     for number, value in enumerate(values):
         if number and not isinstance(value, bytes) and not isinstance(values[number - 1], bytes):
-            written += b" "
-        written += shown(value)
-    return written
+            written.append(b" ")
+        written.append(shown(value))
+    return b"".join(written)
 
 
 def _println(values: Sequence[Value]) -> bytes:

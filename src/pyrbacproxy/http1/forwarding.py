@@ -36,6 +36,9 @@ _NOT_IN_TRAILERS = _HOP_BY_HOP | _NOT_COPIED | {b"expect", b"content-encoding"}
 # A cache of names must not be a cache of what an attacker sends: longer names are spelled anew each
 # time.
 _LONGEST_KNOWN_NAME = 64
+# What begins there is HTTP once more, below TLS or not, and of its requests none would be checked:
+# h2c (RFC 7540 §3.2) wherever it stands, and what goes by those names (RFC 2817 §3, RFC 9110 §7.8).
+_HTTP_AGAIN = re.compile(rb"h2c|(?:^|,) *(?:h2[^,]*|http|tls) *(?:[,/]|$)", re.IGNORECASE)
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 
 
@@ -79,7 +82,7 @@ def trailers(fields: Headers) -> Headers:
 
 
 def announced_upgrade(headers: Headers) -> bytes | None:
-    """What `Connection: upgrade` and `Upgrade` announce, h2c or not; None without both."""
+    """What `Connection: upgrade` and `Upgrade` announce, whatever it is; None without both."""
     if b"upgrade" not in headers or b"upgrade" not in headers.tokens(b"connection"):
         return None
     return b", ".join(headers.get_all(b"upgrade"))
@@ -94,11 +97,11 @@ def has_unprintable_upgrade(headers: Headers) -> bool:
 def upgrade_of(head: RequestHead) -> bytes | None:
     """The protocol to ask the upstream for, or None.
 
-    Never h2c, wherever in the list it stands: further requests would pass unchecked (decisions D8).
-    Nor for HTTP/1.0 (RFC 9110 §7.8), nor one that is not printable.
+    Never h2c or another HTTP, wherever in the list it stands: further requests would pass unchecked
+    (decisions D8). Nor for HTTP/1.0 (RFC 9110 §7.8), nor one that is not printable.
     """
     announced = announced_upgrade(head.headers)
-    if not announced or head.minor == 0 or b"h2c" in announced.lower():
+    if not announced or head.minor == 0 or _HTTP_AGAIN.search(announced):
         return None
     return announced if _PRINTABLE.fullmatch(announced) else None
 
