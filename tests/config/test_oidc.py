@@ -57,6 +57,12 @@ def test_every_flag_counts(tmp_path: Path) -> None:
     )
 
 
+NO_ALGORITHM = (
+    "must be one of ES256, ES384, ES512, PS256, PS384, PS512, RS256, RS384, RS512; "
+    "repeat the flag for more"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -65,14 +71,14 @@ def test_every_flag_counts(tmp_path: Path) -> None:
             (*ISSUER, "--oidc-username-claim="),
             "--oidc-username-claim: must not be empty when --oidc-issuer is set",
         ),
-        ((*ISSUER, "--oidc-sign-alg=none"), "--oidc-sign-alg=none: unknown algorithm"),
-        ((*ISSUER, "--oidc-sign-alg=HS256"), "--oidc-sign-alg=HS256: unknown algorithm"),
+        ((*ISSUER, "--oidc-sign-alg=none"), f"--oidc-sign-alg=none: {NO_ALGORITHM}"),
+        ((*ISSUER, "--oidc-sign-alg=HS256"), f"--oidc-sign-alg=HS256: {NO_ALGORITHM}"),
         (
             (*ISSUER, "--oidc-sign-alg=RS256,ES256"),
-            "--oidc-sign-alg=RS256,ES256: unknown algorithm",
+            f"--oidc-sign-alg=RS256,ES256: {NO_ALGORITHM}",
         ),
-        ((*ISSUER, "--oidc-sign-alg="), "--oidc-sign-alg=: unknown algorithm"),
-        (("--oidc-sign-alg=rs256",), "--oidc-sign-alg=rs256: unknown algorithm"),
+        ((*ISSUER, "--oidc-sign-alg="), f"--oidc-sign-alg=: {NO_ALGORITHM}"),
+        (("--oidc-sign-alg=rs256",), f"--oidc-sign-alg=rs256: {NO_ALGORITHM}"),
         (
             (*ISSUER, "--oidc-ca-file=/no/such"),
             "--oidc-ca-file: /no/such: cannot be read: No such file or directory",

@@ -246,6 +246,7 @@ def test_what_is_no_yaml_is_said_on_one_line(text: bytes) -> None:
     with pytest.raises(NotYamlError) as caught:
         Read(text)
     assert "\n" not in str(caught.value)
+    assert "<byte string>" not in str(caught.value)
 
 
 def test_go_reads_an_empty_value_before_a_brace() -> None:

@@ -252,7 +252,7 @@ def test_what_an_issuer_needs_is_told_at_the_start(lab: Lab) -> None:
     for said in (
         "--oidc-issuer: must be an https URL",
         "--oidc-clientID: must be set",
-        "--oidc-sign-alg=none: unknown algorithm",
+        "--oidc-sign-alg=none: must be one of ES256, ",
         "--oidc-ca-file: /no/such: cannot be read: No such file or directory",
     ):
         assert said in ended.err

@@ -49,7 +49,7 @@ _LISTENERS = Group(
             "proxy-endpoints-port",
             Kind.INT,
             "0",
-            "The HTTPS port of the health pages, /statusz, /flagz and /version; 0 for none.",
+            "The HTTPS port of the health pages, /metrics, /statusz, /flagz, /version; 0 for none.",
         ),
         _text(
             "proxy-endpoints-address",
@@ -167,10 +167,16 @@ _API_SERVER = Group(
     (
         _text("kubeconfig", "How to reach the API server; when empty, as the pod's account."),
         _number(
-            "kube-api-qps", Kind.FLOAT, "0", "Reviews per second; 0 for 50 of each kind of review."
+            "kube-api-qps",
+            Kind.FLOAT,
+            "0",
+            "Reviews per second, of both kinds together; 0 for 50 of each kind of review.",
         ),
         _number(
-            "kube-api-burst", Kind.INT, "0", "Reviews at once; 0 for 100 of each kind of review."
+            "kube-api-burst",
+            Kind.INT,
+            "0",
+            "Reviews at once; goes with --kube-api-qps. 0 for 100 of each kind of review.",
         ),
         _later(
             _time(

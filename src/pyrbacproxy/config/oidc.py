@@ -21,7 +21,10 @@ def oidc(options: Options, proxies: EgressProxies, findings: Findings) -> OidcSe
     """The issuer and what its tokens mean; the CA file is read, the issuer is not asked."""
     for algorithm in options.texts("oidc-sign-alg"):
         if algorithm not in ALGORITHMS:
-            findings.problem(f"--oidc-sign-alg={algorithm}: unknown algorithm")
+            known = ", ".join(sorted(ALGORITHMS))
+            findings.problem(
+                f"--oidc-sign-alg={algorithm}: must be one of {known}; repeat the flag for more"
+            )
     issuer = options.text("oidc-issuer")
     if not issuer:
         _warn(options, _OF_ISSUER, "without --oidc-issuer", findings)

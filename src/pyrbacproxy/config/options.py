@@ -121,7 +121,7 @@ class _Reader:
             return
         flag = FLAGS.get(name.replace("_", "-"))
         if flag is None:
-            self._unknown(f"unknown flag: --{name}", has_value=bool(equals))
+            self._unknown(f"unknown flag: --{name}{_near(name)}", has_value=bool(equals))
         elif equals:
             self._set(flag, value)
         elif flag.bare_value is not None:
@@ -180,3 +180,12 @@ class _Reader:
             self.values[flag.name] = tuple(str(item) for item in (*before, *value))
         else:
             self.values[flag.name] = value
+
+
+def _near(name: str) -> str:
+    """The flag that was meant, perhaps; pflag's words stand before it, for who looks for them."""
+    # Late, for it is wanted by few.
+    import difflib  # noqa: PLC0415
+
+    near = difflib.get_close_matches(name.replace("_", "-").casefold(), FLAGS, 1)
+    return f", did you mean --{near[0]}?" if near else ""

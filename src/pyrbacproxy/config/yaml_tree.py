@@ -65,7 +65,9 @@ class Tree:
             if node is not None and loader.check_node():
                 self._findings.warn(f"{self._file}: only the first YAML document is read")
         except (YAMLError, UnicodeError, RecursionError) as error:
-            raise NotYamlError(" ".join(str(error).split())) from error
+            # PyYAML's name for what it was given; the caller names the file.
+            words = str(error).replace('in "<byte string>", ', "at ").split()
+            raise NotYamlError(" ".join(words)) from error
         return None if node is None else Entry(node, "")
 
     def problem(self, entry: Entry, text: str) -> None:
