@@ -1,6 +1,7 @@
 # Every target sets up what it needs. VENV and PYTHON choose another environment:
 #   make test PYTHON=python3.13 VENV=.venv313
-# PYTEST_ARGS is appended to pytest, PEER=path names a kube-rbac-proxy binary for `make bench`.
+# PYTEST_ARGS is appended to pytest, PEER=path names a kube-rbac-proxy binary for `make bench`,
+# DEMO_ARGS and BENCH_ARGS go to the demo and the benchmark.
 VENV   ?= .venv
 ifndef PYTHON
 PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13; do \
@@ -38,7 +39,7 @@ $(STAMP): pyproject.toml Makefile
 	@touch $@
 
 demo: setup
-	@$(BIN)/pyrbacproxy demo
+	@$(BIN)/pyrbacproxy demo $(DEMO_ARGS)
 
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
@@ -54,7 +55,7 @@ check: setup
 	$(BIN)/python packaging/docs.py --check
 	$(BIN)/pytest --quiet tests/test_project.py
 
-# Puts the flag table into README.md and the module table into ARCHITECTURE.md.
+# Puts the flag table into README.md, the module table into ARCHITECTURE.md, and both tables into docs/MIGRATION.md.
 docs: setup
 	$(BIN)/python packaging/docs.py
 

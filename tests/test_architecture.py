@@ -37,7 +37,7 @@ ALLOWED: dict[str, str] = {
     "client_protocol": "dataplane.client_transport dataplane.downstream dataplane.peer_source "
     "dataplane.secure_transport dataplane.services http2.connection http2.errors http2.limits "
     "http2.prior_knowledge peer tls.client_chain tls.names",
-    "commands.demo": "demo.*",
+    "commands.demo": "commands.arguments demo.*",
     "commands.arguments": "",
     "commands.terminal": "",
     "commands.audit": "commands.arguments commands.audit_report node.*",

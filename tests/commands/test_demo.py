@@ -62,7 +62,7 @@ async def shell(line: str) -> str:
 
 async def test_the_curl_lines_show_what_they_say() -> None:
     async with running("--port=0", "--size=30000") as scene:
-        by_certificate, by_token, nobody, forbidden = scene.lines
+        by_certificate, by_token, nobody, forbidden, ready, status = scene.lines
         assert "container_runtime_crio_" in await shell(by_certificate)
         assert "container_runtime_crio_" in await shell(by_token)
         # The certificate asked nothing: the first review is the token's.
@@ -72,6 +72,8 @@ async def test_the_curl_lines_show_what_they_say() -> None:
         assert f"about {scraper}: get /metrics → allowed" in await scene.next_line()
         assert (await shell(nobody)).startswith("HTTP/1.1 401 Unauthorized")
         assert (await shell(forbidden)).startswith("HTTP/1.1 403 Forbidden")
+        assert "[+]upstream ok" in await shell(ready)
+        assert "kube-rbac-proxy statusz" in await shell(status)
         assert await scene.end(signal.SIGINT) == 0
 
 
@@ -98,6 +100,26 @@ async def test_a_taken_port_is_no_obstacle() -> None:
             assert int(scene.port) != port
             assert (await shell(scene.lines[2])).startswith("HTTP/1.1 401")
             assert await scene.end(signal.SIGTERM) == 0
+
+
+async def test_flags_behind_two_dashes_are_the_proxys() -> None:
+    async with running("--port=0", "--", "--http2-prefer", "--allow-paths=/only") as scene:
+        assert (await shell(scene.lines[2])).startswith("HTTP/2 404")
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--port=70000", "argument --port: 70000 is no port"),
+        ("--port=x", "argument --port: x is no port"),
+        ("--prt=1", "unrecognized arguments: --prt=1"),
+    ],
+)
+def test_a_wrong_flag_ends_with_1(flag: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        demo.run([flag])
+    assert ended.value.code == 1
+    assert f"Error: {said}" in capfd.readouterr().err
 
 
 def test_an_upstream_that_does_not_start_ends_the_demo(capfd: pytest.CaptureFixture[str]) -> None:

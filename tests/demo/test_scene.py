@@ -19,12 +19,15 @@ def test_secrets_are_for_the_owner_alone(tmp_path: Path) -> None:
 
 
 def test_flags_name_files_that_exist(tmp_path: Path) -> None:
-    flags = Scene(tmp_path).proxy_flags(port=1, upstream="http://u/", api_server="https://a:2")
+    flags = Scene(tmp_path).proxy_flags(
+        port=1, pages_port=3, upstream="http://u/", api_server="https://a:2"
+    )
     named = [Path(value) for _, _, value in (flag.partition("=") for flag in flags)]
     files = [path for path in named if path.is_absolute()]
     assert len(files) == 5
     assert all(path.exists() for path in files)
-    assert {"--secure-listen-address=127.0.0.1:1", "--upstream=http://u/"} <= set(flags)
+    assert {"--secure-listen-address=127.0.0.1:1", "--proxy-endpoints-port=3"} <= set(flags)
+    assert "--upstream=http://u/" in flags
 
 
 def test_the_kubeconfig_is_whole(tmp_path: Path) -> None:

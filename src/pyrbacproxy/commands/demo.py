@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from pyrbacproxy.commands.arguments import Arguments
 from pyrbacproxy.demo.api_server import ApiServer, ReviewRecord
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import client_context, server_context
@@ -24,6 +25,10 @@ from pyrbacproxy.demo.scene import RBAC, Scene
 from pyrbacproxy.demo.tokens import TokenTable
 
 _PORT = 9637
+_EXIT_CODES = """as in: pyrbacproxy demo -- --http2-prefer --v=2
+
+exit status: 0 after Ctrl-C or a signal, 1 when a part fails and when a flag is wrong"""
+_PORTS = range(65536)
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.1
@@ -35,15 +40,26 @@ class DemoError(Exception):
 
 def run(argv: list[str]) -> int:
     """Run the demo until a signal. 0 after SIGINT, SIGTERM or SIGHUP, 1 when a part of it fails."""
-    parser = argparse.ArgumentParser(prog="pyrbacproxy demo", description=__doc__)
-    parser.add_argument("--port", type=int, default=_PORT, help="of the proxy; 0 takes a free one")
+    parser = Arguments("demo", __doc__, _EXIT_CODES)
+    parser.add_argument(
+        "--port", type=_port, default=_PORT, help="of the proxy; 0 takes a free one (default: 9637)"
+    )
     parser.add_argument("--size", type=int, help="size of the upstream's answer in bytes")
+    parser.add_argument(
+        "proxy_flags", nargs="*", metavar="FLAG", help="behind --: a flag of the proxy"
+    )
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="pyrbacproxy-demo-") as folder:
-        return asyncio.run(_until_signal(Path(folder), options.port, options.size))
+        return asyncio.run(_until_signal(Path(folder), options))
 
 
-async def _until_signal(folder: Path, port: int, size: int | None) -> int:
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) not in _PORTS:
+        raise argparse.ArgumentTypeError(f"{text} is no port")
+    return int(text)
+
+
+async def _until_signal(folder: Path, options: argparse.Namespace) -> int:
     task = asyncio.current_task()
 
     def stop() -> None:
@@ -54,7 +70,7 @@ async def _until_signal(folder: Path, port: int, size: int | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        await _play(Scene(folder), port, size)
+        await _play(Scene(folder), options)
     except asyncio.CancelledError:
         _say("The demo is over.")
         return 0
@@ -63,7 +79,7 @@ async def _until_signal(folder: Path, port: int, size: int | None) -> int:
     return 1
 
 
-async def _play(scene: Scene, wanted_port: int, size: int | None) -> None:
+async def _play(scene: Scene, options: argparse.Namespace) -> None:
     """Start every part, say how to use them, and stay until cancelled. Raises DemoError."""
     api_server = ApiServer(
         policy=read_policy(RBAC),
@@ -73,14 +89,17 @@ async def _play(scene: Scene, wanted_port: int, size: int | None) -> None:
     )
     await api_server.start()
     try:
-        size_flag = () if size is None else (f"--size={size}",)
+        size_flag = () if options.size is None else (f"--size={options.size}",)
         async with _child("pyrbacproxy.demo.crio", "--port=0", *size_flag, stdout=PIPE) as crio:
             upstream = f"http://{await _first_line(crio)}/"
-            port = _free_port(wanted_port)
-            flags = scene.proxy_flags(port=port, upstream=upstream, api_server=api_server.url)
-            async with _child("pyrbacproxy", *flags) as proxy:
+            port, pages_port = _free_port(options.port), _free_port(0)
+            flags = scene.proxy_flags(
+                port=port, pages_port=pages_port, upstream=upstream, api_server=api_server.url
+            )
+            async with _child("pyrbacproxy", *flags, *options.proxy_flags) as proxy:
                 await _until_answered(scene, port, proxy)
                 _say(_introduction(scene, port, upstream=upstream, api_server=api_server.url))
+                _say(_pages(scene, pages_port))
                 await _until_one_ends(crio, proxy)
                 raise DemoError("the proxy or its upstream has ended")
     finally:
@@ -146,7 +165,7 @@ async def _is_answering(port: int, trust: ssl.SSLContext) -> bool:
         writer.close()
     except OSError:
         return False
-    return status_line.startswith(b"HTTP/1.1 401")
+    return status_line.startswith(b"HTTP/1.1 ")
 
 
 def _free_port(wanted: int) -> int:
@@ -190,7 +209,18 @@ The API server is {api_server}. All files are in {scene.folder}.
 
 4. 403: the token is good, but rbac.yaml gives its owner nothing.
 
-   curl -sSi --cacert {trust} -H {visitor} {url}
+   curl -sSi --cacert {trust} -H {visitor} {url}"""
+
+
+def _pages(scene: Scene, port: int) -> str:
+    trust = _file(scene.authority.certificate_file)
+    scraper = _bearer(scene.token_file("scraper"))
+    return f"""
+5. The proxy about itself, on a port of its own: everybody may see whether it is ready, and
+   whom rbac.yaml lets may read /statusz, /flagz, /metrics and /version.
+
+   curl -sS --cacert {trust} 'https://127.0.0.1:{port}/readyz?verbose'
+   curl -sS --cacert {trust} -H {scraper} https://127.0.0.1:{port}/statusz
 
 What the API server is asked is shown here as it happens.
 Ctrl-C ends everything and removes the files.

@@ -30,12 +30,13 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reviewer
 subjects:
   - {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:nodes"}
 ---
-# Who may read metrics. The service account default/visitor is not among them.
+# Who may read metrics, and the pages about the proxy. The service account default/visitor is not
+# among them.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: metrics-reader}
 rules:
-  - {nonResourceURLs: [/metrics], verbs: [get]}
+  - {nonResourceURLs: [/metrics, /statusz, /flagz, /version], verbs: [get]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -76,11 +77,17 @@ class Scene:
         """Where the token of `scraper` or `visitor` stands."""
         return self.folder / f"{name}.token"
 
-    def proxy_flags(self, *, port: int, upstream: str, api_server: str) -> list[str]:
-        """The CRI-O sidecar's flags; writes the kubeconfig for `api_server`, its URL."""
+    def proxy_flags(
+        self, *, port: int, pages_port: int = 0, upstream: str, api_server: str
+    ) -> list[str]:
+        """The CRI-O sidecar's flags; writes the kubeconfig for `api_server`, its URL.
+
+        `pages_port` 0 is for none.
+        """
         kubeconfig = kubeconfig_text(api_server, self.authority.certificate_file, self.node)
         return [
             f"--secure-listen-address=127.0.0.1:{port}",
+            f"--proxy-endpoints-port={pages_port}",
             f"--upstream={upstream}",
             f"--config-file={self.authorization_file}",
             f"--client-ca-file={self.authority.certificate_file}",
