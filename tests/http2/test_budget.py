@@ -45,6 +45,16 @@ def test_work_pays_back_and_crumbs_a_crumb() -> None:
     assert not budget.spend()
 
 
+def test_each_piece_that_a_client_gives_back_windows_for_is_paid() -> None:
+    """Go's client gives back what it has read by 4 KiB, to the stream and to the connection."""
+    budget = Budget(10, Clock())
+    for _ in range(4000):
+        budget.spend()
+    budget.moved(16384)
+    assert all(budget.spend() for _ in range(4 * 3))
+    assert not budget.spend()
+
+
 def test_streams_given_up_are_counted_against_those_answered() -> None:
     budget = Budget(2, Clock())
     assert all(budget.abandoned() for _ in range(8))

@@ -12,10 +12,12 @@ _CAPACITY = 4000.0
 _PER_SECOND = 100.0
 # A SETTINGS frame may change the window of each stream.
 SETTINGS_COST = 10
-# For each frame of a body, and each answer: the window updates of stream and connection, and a ping
-# to measure with. A small one pays for what opened the window for it, and nothing else.
+# For each answer, and for each piece of a body that a client may take back windows for, as Go's
+# does (`inflowMinRefresh`): the updates of stream and connection, and a ping to measure with. A
+# small frame pays for what opened the window for it, and nothing else.
 _USEFUL_WORK = 3
 _USEFUL_BYTES = 1024
+_PIECE_BYTES = 4096
 _ABANDONED_PER_STREAM = 4
 
 
@@ -43,7 +45,8 @@ class Budget:
     def moved(self, size: int) -> None:
         """So many bytes of a body went one way or the other."""
         if size:
-            work = _USEFUL_WORK if size >= _USEFUL_BYTES else 1
+            pieces = -(-size // _PIECE_BYTES)
+            work = _USEFUL_WORK * pieces if size >= _USEFUL_BYTES else 1
             self._left = min(_CAPACITY, self._left + work)
 
     def answered(self) -> None:
