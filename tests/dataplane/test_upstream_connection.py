@@ -209,6 +209,28 @@ def test_both_directions_can_be_paused() -> None:
     assert talk.user.told[-1] == "ended"
 
 
+@pytest.mark.parametrize("known", [0, 3], ids=["parsed", "known"])
+def test_a_whole_answer_that_was_not_to_be_read_on_leaves_a_connection_that_is_read(
+    known: int,
+) -> None:
+    """A client that opens no window pauses the upstream within its last bytes."""
+
+    class Slow(User):
+        def body(self, data: bytes | memoryview) -> None:
+            super().body(data)
+            talk.connection.pause_reading()
+
+    talk = Talk()
+    for _ in range(known):
+        talk.connection.data_received(OK + b"ok")
+        assert talk.connector._pool.check_out() is talk.connection
+        talk.begin()
+    talk.connection.begin(Slow(), b"GET", b"head\r\n\r\n", NO_BODY)
+    talk.connection.data_received(OK + b"ok")
+    assert talk.tcp.done == ["pause", "resume"]
+    assert talk.is_kept
+
+
 def test_an_upstream_that_stops_reading_is_given_up() -> None:
     talk = Talk(is_request_ended=False)
     talk.tcp.pending_bytes = 1000

@@ -48,6 +48,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_framing",
         "_idle",
         "_is_persistent",
+        "_is_read_paused",
         "_is_write_paused",
         "_keeper",
         "_method",
@@ -59,23 +60,22 @@ class UpstreamConnection(asyncio.Protocol):
     )
 
     def __init__(self, keeper: Keeper) -> None:
-        limits = keeper.limits
-        loop = keeper.loop
         self._keeper = keeper
         self._transport: asyncio.Transport | None = None
         self._user: UpstreamUser | None = None
         # Made when a response needs one.
         self._parser: ResponseParser | None = None
         self._is_persistent = False
+        self._is_read_paused = False
         self._is_write_paused = False
         self._method = b""
         # The request's.
         self._framing = NO_BODY
         self.is_reused = False
-        self._idle = Deadline(loop, self.close)
+        self._idle = Deadline(keeper.loop, self.close)
         self._stall = StallWatch(
-            loop,
-            limits.write_stall_seconds,
+            keeper.loop,
+            keeper.limits.write_stall_seconds,
             pending_bytes=self._pending_bytes,
             stalled=self._stalled,
         )
@@ -181,11 +181,13 @@ class UpstreamConnection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Stop reading the answer."""
+        self._is_read_paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading it."""
+        self._is_read_paused = False
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -263,6 +265,8 @@ class UpstreamConnection(asyncio.Protocol):
         is_clean = (parser is None or not parser.leftover) and user.is_request_ended
         if is_clean and self._is_persistent and self.is_open:
             self.is_reused = True
+            if self._is_read_paused:  # by who is gone: whoever is next must be heard
+                self.resume_reading()
             self._keeper.take_back(self)
         else:
             self.close()
