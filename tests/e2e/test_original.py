@@ -178,10 +178,18 @@ async def test_k_e13_to_e16_a_client_with_a_minimum_version_of_tls(
     assert (await curl(f"{proxy.url}/metrics", f"--tlsv{minimum}", token=token)).code == 0
 
 
+async def test_k_e21_a_client_that_offers_http_2_gets_it(proxies: Proxies, upstream: str) -> None:
+    proxy = await proxies.start(upstream, ALL_LOGS, IGNORE_PATHS, "--http2-prefer")
+    got = await curl(f"{proxy.url}/metrics", "--head", "--http2")
+    assert (got.code, got.status, got.version) == (0, 200, "2")
+    assert got.output.startswith("HTTP/2 200")
+
+
+@pytest.mark.parametrize("more", [[], ["--http2-prefer"]], ids=["K-E22", "K-E22-preferred"])
 async def test_k_e22_no_client_gets_http_2_when_it_is_disabled(
-    proxies: Proxies, upstream: str
+    proxies: Proxies, upstream: str, more: list[str]
 ) -> None:
-    proxy = await proxies.start(upstream, ALL_LOGS, IGNORE_PATHS, "--http2-disable=true")
+    proxy = await proxies.start(upstream, ALL_LOGS, IGNORE_PATHS, "--http2-disable=true", *more)
     got = await curl(f"{proxy.url}/metrics", "--head", "--http2")
     assert (got.code, got.status, got.version) == (0, 200, "1.1")
 
