@@ -41,7 +41,6 @@ from pyrbacproxy.endpoints import (
     uncounted,
 )
 from pyrbacproxy.handler import Handler
-from pyrbacproxy.http2.upstream_connector import Http2Connector
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.reviewer import JudgeTokens, Reviewer
@@ -54,6 +53,7 @@ from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR
 from pyrbacproxy.tls.upstream_context import UpstreamContext
 
 if TYPE_CHECKING:
+    from pyrbacproxy.http2.upstream_connector import Http2Connector
     from pyrbacproxy.oidc.issuer import Issuer
 
 Sockets = list[socket.socket]
@@ -222,7 +222,7 @@ class Assembly:
         )
 
 
-def _connector(settings: Settings, tls: UpstreamContext | None) -> Connector | Http2Connector:
+def _connector(settings: Settings, tls: UpstreamContext | None) -> "Connector | Http2Connector":
     """What finds the upstream's connections: over HTTP/2 only where that can be (reference 6.4)."""
     upstream, limits = settings.upstream, settings.limits
     context = None if tls is None else lambda: tls.current
@@ -232,6 +232,9 @@ def _connector(settings: Settings, tls: UpstreamContext | None) -> Connector | H
         http1 = None
     else:
         return Connector(upstream, limits, context=context)
+    # Imported by those who may need it: to the others it would only be memory.
+    from pyrbacproxy.http2.upstream_connector import Http2Connector  # noqa: PLC0415
+
     dial = dialler(upstream, limits, context)
     return Http2Connector(limits, dial, scheme=upstream.scheme, http1=http1)
 
@@ -243,7 +246,7 @@ def _oidc(
     context = certificates.issuer
     if settings.oidc is None or context is None:
         return None, None
-    # Imported by those who have an issuer: to the others it would only be memory.
+    # As above.
     from pyrbacproxy.oidc.issuer import Issuer  # noqa: PLC0415
     from pyrbacproxy.oidc.verifier import Verifier  # noqa: PLC0415
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from pyrbacproxy.kube.credential_files import (
+    digest_of,
     file_or_data,
     file_problems,
     is_header_text,
@@ -47,3 +48,9 @@ def test_fr67_what_is_no_token_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cret\nline")
     (problem,) = token_file_problems(tmp_path / "token", "it")
     assert "s3cret" not in problem
+
+
+def test_a_missing_file_has_a_digest_of_its_own(tmp_path: Path) -> None:
+    assert digest_of(tmp_path / "none") == ""
+    (tmp_path / "empty").touch()
+    assert digest_of(tmp_path / "empty") != ""

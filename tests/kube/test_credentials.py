@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyrbacproxy.egress_proxy import ProxyAddress
+from pyrbacproxy.kube.credential_files import digest_of
 from pyrbacproxy.kube.credentials import (
     Child,
     CredentialError,
@@ -19,7 +20,6 @@ from pyrbacproxy.kube.credentials import (
     source_of,
 )
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
-from pyrbacproxy.kube.resolve_kubeconfig import digest_of
 from tests.kube.parties import Held, kubeconfig, service_account
 
 FIRST = ApiServer("https://a", authorization="Bearer 1")

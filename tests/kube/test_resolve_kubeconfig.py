@@ -8,6 +8,7 @@ import pytest
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube import resolve_kubeconfig
+from pyrbacproxy.kube.credential_files import digest_of
 from pyrbacproxy.kube.exec_plugin import PluginCredential
 from pyrbacproxy.kube.tls_context import secret_folder
 from tests.kube.parties import kubeconfig, text_of
@@ -40,9 +41,7 @@ def test_files_are_read_beside_the_kubeconfig(tmp_path: Path) -> None:
         "is_from_plugin": False,
     }
     names = {"kc", "demo-ca.crt", "me.crt", "me.key", "token"}
-    assert files == {
-        str(tmp_path / name): resolve_kubeconfig.digest_of(tmp_path / name) for name in names
-    }
+    assert files == {str(tmp_path / name): digest_of(tmp_path / name) for name in names}
 
 
 def test_data_is_read_and_left_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,9 +186,3 @@ def test_main_tells_a_problem(
     problem = json.loads(capsys.readouterr().out)["problem"]
     assert problem.startswith(f"{tmp_path / 'kc'}: ")
     assert said in problem
-
-
-def test_a_missing_file_has_a_digest_of_its_own(tmp_path: Path) -> None:
-    assert resolve_kubeconfig.digest_of(tmp_path / "none") == ""
-    (tmp_path / "empty").touch()
-    assert resolve_kubeconfig.digest_of(tmp_path / "empty") != ""

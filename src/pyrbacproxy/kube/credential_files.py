@@ -5,6 +5,7 @@ Whatever is secret is never quoted.
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -63,3 +64,16 @@ def token_file_problems(path: Path, what: str) -> list[str]:
         return found
     token = read_regular(path).decode("latin-1")
     return [] if is_token(token) else [f"{what}: {path} {NO_TOKEN}"]
+
+
+def digest(content: bytes) -> str:
+    """What tells one content from another; not the content itself, which is secret."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """The digest of a file's content, "" when it can't be read."""
+    try:
+        return digest(read_regular(path))
+    except OSError:
+        return ""

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyrbacproxy.egress_proxy import proxy_at
-from pyrbacproxy.kube.credential_files import is_header_text
+from pyrbacproxy.kube.credential_files import digest_of, is_header_text
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
-from pyrbacproxy.kube.resolve_kubeconfig import digest_of
 from pyrbacproxy.regular_file import read_regular
 
 _LOG = logging.getLogger(__name__)

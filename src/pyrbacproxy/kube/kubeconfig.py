@@ -21,7 +21,6 @@ from pyrbacproxy.kube.credential_files import (
     file_problems,
     token_file_problems,
 )
-from pyrbacproxy.kube.kubeconfig_user import user_problems
 from pyrbacproxy.regular_file import read_regular
 
 
@@ -179,6 +178,9 @@ def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
     if isinstance(user, str):
         yield f"contexts[{current}].user: {user}"
     else:
+        # Who has no kubeconfig needs no memory for what may stand in it.
+        from pyrbacproxy.kube.kubeconfig_user import user_problems  # noqa: PLC0415
+
         yield from (f"users[{user_name}].{text}" for text in user_problems(user, folder))
 
 

@@ -10,7 +10,6 @@ holds secrets: it goes to the parent's pipe and nowhere else.
 
 import asyncio
 import base64
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from pyrbacproxy.kube.credential_files import digest, digest_of
 from pyrbacproxy.kube.exec_plugin import PluginCredential, PluginError, run_plugin
 from pyrbacproxy.kube.impersonation import impersonation_headers
 from pyrbacproxy.kube.tls_context import secret_folder
@@ -79,19 +79,6 @@ async def resolve(path: Path) -> dict[str, Any]:
             "is_from_plugin": found is not None,
             "files": files,
         }
-
-
-def digest(content: bytes) -> str:
-    """What tells one content from another; not the content itself, which is secret."""
-    return hashlib.sha256(content).hexdigest()
-
-
-def digest_of(path: Path) -> str:
-    """The digest of a file's content, "" when it can't be read."""
-    try:
-        return digest(read_regular(path))
-    except OSError:
-        return ""
 
 
 def _tidied(document: Any) -> Any:
