@@ -191,11 +191,15 @@ class ConnectorTape:
     def __init__(self, *ready: UpstreamTape) -> None:
         self.ready = list(ready)
         self.asked: list[bool] = []
+        self.withdrawn: list[UpstreamUser] = []
 
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         self.asked.append(is_fresh)
         if self.ready:
             user.upstream_ready(self.ready.pop(0))
+
+    def withdraw(self, user: UpstreamUser) -> None:
+        self.withdrawn.append(user)
 
 
 class RunnerTape:

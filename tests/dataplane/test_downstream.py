@@ -47,6 +47,9 @@ class Users:
         self.upstreams.append(UpstreamTape())
         user.upstream_ready(self.upstreams[-1])
 
+    def withdraw(self, user: UpstreamUser) -> None:
+        """Nobody waits: each is given one at once."""
+
 
 class Talk:
     """A connection between tapes."""

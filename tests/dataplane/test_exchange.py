@@ -358,6 +358,15 @@ def test_a_client_that_goes_meanwhile_ends_the_decision() -> None:
     assert talk.world.records == [talk.record]
 
 
+def test_a_client_that_goes_while_an_upstream_is_dialled_waits_for_none() -> None:
+    talk = Dialogue()
+    talk.world.connector.ready = []
+    talk.forward()
+    talk.exchange.client_gone()
+    assert talk.world.connector.withdrawn == [talk.exchange]
+    assert talk.record.failure == "client gone"
+
+
 def test_who_is_too_fast_is_paused() -> None:
     talk = Dialogue(b"POST", CHUNKED)
     talk.exchange.client_paused()

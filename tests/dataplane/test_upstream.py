@@ -75,6 +75,28 @@ async def test_a_connection_that_nobody_wants_any_more_is_kept() -> None:
         await connector.close()
 
 
+async def test_nobody_dials_for_who_is_gone() -> None:
+    """Or resetting streams would open as many connections (CVE-2023-44487)."""
+    async with upstream() as port:
+        connector = Connector(UpstreamSettings("http", "127.0.0.1", port), Limits())
+        for begins in (False, True):
+            user = User()
+            connector.connect(user, is_fresh=False)
+            (dial,) = connector._dials
+            if begins:
+                await asyncio.sleep(0)
+            connector.withdraw(user)
+            await asyncio.gather(dial, return_exceptions=True)
+            assert dial.cancelled()
+        assert (user.upstream, user.told) == (None, [])
+        assert not connector._dials
+        assert not connector._dialled_for
+        # Whose dial is over has none to end.
+        connector.withdraw(await asked(connector))
+        assert not connector._dialled_for
+        await connector.close()
+
+
 async def test_a_connection_can_be_dialled_ahead_once_and_fails_in_silence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -124,6 +124,19 @@ async def test_who_finds_no_room_waits_for_it_when_there_are_connections_enough(
         assert len(server.sessions) == 1
 
 
+async def test_nothing_is_kept_of_who_is_gone() -> None:
+    settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
+    async with h2c(settings, Limits(max_idle_upstreams=1)) as (connector, server):
+        users = [Asking("/wait") for _ in range(100)]
+        for user in users:
+            connector.connect(user, is_fresh=False)
+        await until(lambda: bool(server.sessions and server.sessions[0].waiting))
+        for user in users:
+            connector.withdraw(user)
+        assert not connector._waiting
+        assert all(user.upstream is None for user in users[1:])
+
+
 async def test_an_upstream_that_takes_no_streams_is_told() -> None:
     async with h2c({SettingCodes.MAX_CONCURRENT_STREAMS: 0}) as (connector, _):
         assert (await asked(connector)).told == [(502, "upstream refused the connection")]
@@ -284,6 +297,16 @@ async def test_an_upgrade_goes_over_http_1_whatever_is_spoken_else(tmp_path: Pat
         await until(user.over.is_set)
         assert user.heard == b"http/1 "
         assert [session.is_http2 for session in server.sessions] == [True, False]
+
+
+async def test_who_is_gone_is_gone_from_both(tmp_path: Path) -> None:
+    async with https(tmp_path, "http/1.1") as (connector, _):
+        await asked(connector)
+        user = Asking()
+        assert connector._http1 is not None
+        connector._http1.connect(user, is_fresh=True)
+        connector.withdraw(user)
+        assert not connector._http1._dialled_for
 
 
 async def test_what_the_upstream_chooses_may_change(tmp_path: Path) -> None:

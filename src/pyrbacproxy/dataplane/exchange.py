@@ -54,9 +54,9 @@ def malformed(peer_address: str, status: int, instant: float) -> ExchangeRecord:
 class Exchange:
     """One request and its response. `record` is filled on the way and observed at the end.
 
-    `keeps_alive`: the client is willing to send another request afterwards. `cancel` ends the
-    running decision and is set by who started it; `upstream_head` is what was sent upstream, for
-    those who remember decisions. Bodies and trailers go straight to the two sides.
+    `keeps_alive`: the client is willing to send another request. `cancel` ends the running decision
+    and is set by who started it; `upstream_head` is what was sent upstream, for those who remember
+    decisions. Bodies and trailers go straight to the two sides.
     """
 
     __slots__ = (
@@ -235,8 +235,7 @@ class Exchange:
             self._switch(received)
             return
         closes = not self._may_keep_alive()
-        must_close = self.response_side.head(received, closes=closes)
-        if closes or must_close:
+        if self.response_side.head(received, closes=closes) or closes:
             self._ending = Ending.CLOSE
 
     def response_ended(self) -> None:
@@ -265,13 +264,10 @@ class Exchange:
 
     def _may_keep_alive(self) -> bool:
         """Whether the client's connection can serve on after this response."""
+        if not self._keeps_alive or self._client.must_close:
+            return False
         request = self.request_side
-        return (
-            self._keeps_alive
-            and not self._client.must_close
-            and request.can_be_drained
-            and not request.expects_continue
-        )
+        return request.can_be_drained and not request.expects_continue
 
     def _cancel_decision(self) -> None:
         if self.response_side.state is ResponseState.DECIDING and self.cancel is not None:
@@ -282,6 +278,8 @@ class Exchange:
         self.request_side.detach()
         if upstream is not None:
             upstream.close()
+        elif self.wants_upstream:
+            self._services.connector.withdraw(self)
 
     def _finish_if_over(self) -> None:
         if self.response_side.state is _DONE and (

@@ -312,3 +312,7 @@ class Connector(Protocol):
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         """Call `upstream_ready` or `upstream_failed`, now or later; `is_fresh`: no idle one."""
         ...
+
+    def withdraw(self, user: UpstreamUser) -> None:
+        """It waits no more: nothing is told, and nobody dials for it alone."""
+        ...

@@ -108,6 +108,7 @@ class Connector:
         self._dialler = dialler(settings, limits, context)
         self._pool: Pool[UpstreamConnection] = Pool(limits.max_idle_upstreams)
         self._dials: set[asyncio.Task[None]] = set()
+        self._dialled_for: dict[UpstreamUser, asyncio.Task[None]] = {}
 
     @property
     def has_idle(self) -> bool:
@@ -122,7 +123,17 @@ class Connector:
         elif not self._settings.scheme:
             user.upstream_failed(502, "no usable upstream")
         else:
-            self._begin(self._dial(user))
+            self._dialled_for[user] = self._begin(self._dial(user))
+
+    def withdraw(self, user: UpstreamUser) -> None:
+        """End the dial for an exchange that is over.
+
+        Dials live for half a minute, each with a descriptor: a client that resets its streams
+        would have any number of them (CVE-2023-44487).
+        """
+        task = self._dialled_for.pop(user, None)
+        if task is not None:
+            task.cancel()
 
     def warm(self) -> None:
         """Have a connection ready; if it fails, the exchange that needs one will tell."""
@@ -156,10 +167,11 @@ class Connector:
         for connection in self._pool.clear():
             connection.close()
 
-    def _begin(self, dial: Coroutine[None, None, None]) -> None:
+    def _begin(self, dial: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(dial)
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
+        return task
 
     async def _dial_ahead(self) -> None:
         connection = UpstreamConnection(self)
@@ -181,11 +193,13 @@ class Connector:
             _LOG.error("cannot connect to the upstream: %s", error, extra=RATION)
             self._tell_failure(user, 502, "upstream refused the connection")
         else:
+            self._dialled_for.pop(user, None)
             if user.wants_upstream:
                 user.upstream_ready(connection)
             elif connection.is_open:
                 self.take_back(connection)
 
     def _tell_failure(self, user: UpstreamUser, status: int, failure: str) -> None:
+        self._dialled_for.pop(user, None)
         if user.wants_upstream:
             user.upstream_failed(status, failure)

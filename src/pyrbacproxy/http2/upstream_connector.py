@@ -9,7 +9,7 @@ HTTP/2, while HTTP/1.1 needs one for each.
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,8 @@ class Http2Connector:
         self._http1 = http1
         self._speaks_http2 = http1 is None
         self._connections: list[UpstreamConnection] = []
-        self._waiting: deque[UpstreamUser] = deque()
+        # In their order; the values mean nothing.
+        self._waiting: OrderedDict[UpstreamUser, None] = OrderedDict()
         self._dials: set[asyncio.Task[None]] = set()
         if http1 is None and scheme:
             _connection_type()
@@ -71,6 +72,12 @@ class Http2Connector:
             user.upstream_failed(502, "no usable upstream")
         else:
             self._find(user, is_fresh=is_fresh)
+
+    def withdraw(self, user: UpstreamUser) -> None:
+        """It waits no more; who waits next gets what was dialled for it."""
+        self._waiting.pop(user, None)
+        if self._http1 is not None:
+            self._http1.withdraw(user)
 
     def warm(self) -> None:
         """Have a connection ready; if it fails, the exchange that needs one will tell."""
@@ -110,7 +117,7 @@ class Http2Connector:
             if connection.has_room and not (is_fresh and connection.is_idle):
                 user.upstream_ready(connection.stream())
                 return
-        self._waiting.append(user)
+        self._waiting[user] = None
         self._dial_as_needed()
 
     def _serve(self) -> None:
@@ -122,7 +129,7 @@ class Http2Connector:
 
     def _next(self) -> UpstreamUser | None:
         while self._waiting:
-            user = self._waiting.popleft()
+            user, _ = self._waiting.popitem(last=False)
             if user.wants_upstream:
                 return user
         return None
