@@ -207,6 +207,7 @@ FLOODS = {
     "empty data": [head(1, flags=0x4), *[Frame(0, 0, 1, b"")] * 4100],
     "padding": [head(1, flags=0x4), *[Frame(0, 0x8, 1, b"\0")] * 4100],
     "resets of nothing": [head(1, b"/deny"), *[reset(1)] * 4100],
+    "heads of a stream that is over": [head(1, flags=0x4), reset(1), *[head(1)] * 4100],
     "goodbyes": [head(1), *[Frame(7, 0, 0, bytes(8))] * 4100],
 }
 
@@ -326,6 +327,41 @@ def test_fr62_a_client_without_windows_holds_little() -> None:
     talk.listen()
     assert len(talk.client.resets) == 10
     assert [upstream.done[-1] for upstream in talk.connector.upstreams] == ["close"] * 10
+
+
+def test_fr62_who_takes_no_answers_is_not_heard() -> None:
+    """Heads wait for no window: without a body, each answer would only add to the buffer."""
+    talk = greeted(http2=Http2Limits())
+    answered: list[int] = []
+    write = talk.transport.write
+
+    def fill(*pieces: bytes | memoryview) -> None:
+        write(*pieces)
+        talk.connection.pause_writing()
+
+    talk.transport.write = fill  # type: ignore[method-assign] # a buffer of one piece
+    fields = [(name, value, True) for name, value in request(b"/deny", method=b"HEAD")]
+    block = Encoder().encode(fields)
+    talk.raw(*[Frame(1, 0x5, number, block) for number in range(1, 10_000, 2)])
+    while talk.client.ended:
+        answered.append(len(talk.client.ended))
+        talk.client.ended.clear()
+        talk.connection.resume_writing()
+        talk.listen()
+    assert sum(answered) == 5000
+    assert len(answered) == 2
+    assert talk.transport.done == ["pause", "resume"] * len(answered)
+
+
+def test_a_head_that_we_hold_back_ourselves_has_its_time() -> None:
+    talk = greeted(Limits(read_header_seconds=30))
+    talk.connection.pause_writing()
+    talk.raw(PING, head(1, b"/deny"))
+    talk.loop.advance(40)
+    talk.connection.resume_writing()
+    talk.listen()
+    assert talk.client.ended == {1}
+    assert talk.transport.done == ["pause", "resume"]
 
 
 def test_fr62_large_bodies_are_no_flood() -> None:

@@ -18,7 +18,7 @@ END_HEADERS = 0x4
 def reader(*, greeted: bool = True) -> FrameReader:
     made = FrameReader(max_frame_bytes=16_384, max_block_bytes=100)
     if greeted:
-        assert list(made.feed(PREFACE)) == []
+        assert len(list(made.feed(PREFACE + bytes(Frame(SETTINGS, 0, 0, b""))))) == 1
     return made
 
 
@@ -32,6 +32,22 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
     assert list(reader(greeted=False).feed(wire)) == sent
     made = reader(greeted=False)
     assert [frame for byte in wire for frame in made.feed(bytes([byte]))] == sent
+
+
+def test_what_is_not_taken_is_kept() -> None:
+    made = reader()
+    pings = b"".join(bytes(Frame(PING, 0, 0, b"%08d" % number)) for number in range(3))
+    assert next(made.feed(pings)).payload == b"00000000"
+    assert [frame.payload for frame in made.feed(b"")] == [b"00000001", b"00000002"]
+
+
+@pytest.mark.parametrize("frame", [Frame(SETTINGS, 1, 0, b""), Frame(PING, 0, 0, bytes(8))])
+def test_who_does_not_begin_with_settings_is_told(frame: Frame) -> None:
+    made = reader(greeted=False)
+    with pytest.raises(ConnectionFaultError) as fault:
+        list(made.feed(PREFACE + bytes(frame)))
+    assert fault.value.code == Code.PROTOCOL_ERROR
+    assert not made.has_settings
 
 
 def test_the_reserved_bit_is_nothing() -> None:

@@ -47,7 +47,6 @@ class Http2Connection:
         "_budget",
         "_engine",
         "_has_said_goodbye",
-        "_has_settings",
         "_is_draining",
         "_is_leaving",
         "_limits",
@@ -84,7 +83,6 @@ class Http2Connection:
         self._budget = Budget(limits.streams, services.clock)
         self._streams = OpenStreams(self._engine, transport, self._budget, self._settle)
         self._stage = _Stage.OPEN
-        self._has_settings = False
         self._is_draining = False
         self._has_said_goodbye = False
         self._is_leaving = False
@@ -123,14 +121,19 @@ class Http2Connection:
         self._patience.cancel()
 
     def pause_writing(self) -> None:
-        """The write buffer is over its mark: streams wait, and pause their upstreams."""
+        """The write buffer is over its mark: streams wait, and nothing more is asked of us."""
         self._streams.is_write_paused = True
+        if self._stage is _Stage.OPEN:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
         self._streams.is_write_paused = False
         if self._stage is _Stage.OPEN:
             self._streams.pump()
+        if self._stage is _Stage.OPEN and not self._streams.is_write_paused:
+            self._transport.resume_reading()
+            self.data_received(b"")
 
     def drain(self) -> None:
         """Open no more streams; finish those that are running, then close."""
@@ -142,15 +145,14 @@ class Http2Connection:
     def _read(self, data: bytes) -> None:
         is_open = False
         for frame in self._reader.feed(data):
-            if not self._has_settings:
-                if frame.kind != frames.SETTINGS or frame.flags & frames.ACK:
-                    raise ConnectionFaultError(Code.PROTOCOL_ERROR, "no SETTINGS at the start")
-                self._has_settings = True
             happened = self._engine.receive(frame)
             for event in happened:
                 self._take(event)
             is_open = is_open or any(isinstance(event, Opening) for event in happened)
             self._pay(frame, happened)
+            if self._streams.is_overfull:
+                # What is left waits in the reader: an answer takes many times what asks for it.
+                break
         if is_open:
             self._streams.pump()
 
@@ -219,7 +221,7 @@ class Http2Connection:
 
     def _pay(self, frame: Frame, happened: list[Happened]) -> None:
         """Charge a frame that asked for no work."""
-        if frame.kind == frames.HEADERS:
+        if frame.kind == frames.HEADERS and happened:
             return
         size = sum(len(event.data) for event in happened if isinstance(event, Data))
         self._budget.moved(size)
@@ -243,9 +245,10 @@ class Http2Connection:
     def _waiting_for(self) -> Waits:
         if self._is_draining and not self._engine.last_stream:
             return Waits.FIRST
-        if not self._has_settings:
+        if not self._reader.has_settings:
             return Waits.PREFACE
-        if self._reader.has_begun_block:
+        # What is held back is not the client's fault.
+        if self._reader.has_begun_block and not self._streams.is_write_paused:
             return Waits.BLOCK
         return Waits.NOTHING if len(self._streams) else Waits.IDLE
 

@@ -199,6 +199,12 @@ class Engine:
             return [OPENING]
         return self._told(frame, fields, events)
 
+    @property
+    def gathered(self) -> int:
+        """How many bytes are due to the client."""
+        self._collect()
+        return len(self._out)
+
     def outgoing(self) -> bytes:
         """The bytes due to the client; they are forgotten."""
         self._collect()

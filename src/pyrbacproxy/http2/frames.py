@@ -50,8 +50,9 @@ class Frame:
 class FrameReader:
     """The frames of one client.
 
-    `has_begun_block` tells that some of a header block is here, but not all. `continuations`
-    counts the CONTINUATION frames so far.
+    `has_begun_block` tells that some of a header block is here, but not all; `has_settings`, that
+    the client has greeted us. `continuations` counts the CONTINUATION frames so far. Whoever stops
+    taking what `feed` gives finds the rest there with the next bytes, or none.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class FrameReader:
         "_opening",
         "_partial",
         "continuations",
+        "has_settings",
     )
 
     def __init__(self, *, max_frame_bytes: int, max_block_bytes: int) -> None:
@@ -70,6 +72,7 @@ class FrameReader:
         self._max_block = max_block_bytes
         self._partial = bytearray()
         self._has_preface = False
+        self.has_settings = False
         # The HEADERS frame of a block that goes on, and the block so far.
         self._opening: Frame | None = None
         self._block = bytearray()
@@ -108,6 +111,11 @@ class FrameReader:
 
     def _assembled(self, frame: Frame) -> Frame | None:
         """The frame, or the HEADERS that it completes; None while a block goes on."""
+        if not self.has_settings:
+            # The preface ends with them (RFC 9113 §3.4).
+            if frame.kind != SETTINGS or frame.flags & ACK:
+                raise ConnectionFaultError(Code.PROTOCOL_ERROR, "no SETTINGS at the start")
+            self.has_settings = True
         opening = self._opening
         if opening is not None:
             return self._continue(opening, frame)

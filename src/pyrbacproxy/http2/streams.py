@@ -9,6 +9,8 @@ from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.head_block import Fields
 from pyrbacproxy.http2.stream import Http2Stream
 
+_MOST_GATHERED_BYTES = 65_536
+
 
 class OpenStreams:
     """A `stream.Streams`.
@@ -97,6 +99,16 @@ class OpenStreams:
         data = self._engine.outgoing()
         if data:
             self._sink.write(data)
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether the client must first take what it was sent; what was gathered counts, if much.
+
+        Bodies wait for windows, but nothing else that is written does: heads, acknowledgements.
+        """
+        if self._engine.gathered > _MOST_GATHERED_BYTES:
+            self.write()
+        return self.is_write_paused
 
     def pump(self) -> None:
         """A window has opened: a frame of each stream that waits, in turns."""
