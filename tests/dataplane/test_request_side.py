@@ -56,6 +56,44 @@ def test_it_waits_while_nobody_takes_it_and_the_client_is_held() -> None:
     assert upstream.take() == b"abc"
 
 
+def test_it_waits_in_one_piece_while_the_upstream_takes_no_more() -> None:
+    """A client of HTTP/2 sends a whole window though it is not read, be it byte by byte."""
+    client, upstream = ClientTape(), UpstreamTape()
+    pieces: list[bytes] = []
+
+    def see(data: bytes) -> None:
+        pieces.append(data)
+
+    upstream.body = see  # type: ignore[method-assign] # to see them apart
+    request = side(CHUNKED, client)
+    request.attach(upstream)
+    request.body(b"a")
+    request.hold()
+    for _ in range(1000):
+        request.body(b"b")
+    request.ended()
+    assert pieces == [b"a"]
+    assert (request.is_ended, request.is_passed_on, upstream.done) == (True, False, [])
+    request.release()
+    assert pieces == [b"a", b"b" * 1000]
+    assert (request.is_passed_on, upstream.done) == (True, ["end"])
+    assert client.done[-1] == ("resume", Reason.UPSTREAM_FULL)
+
+
+def test_what_waited_may_fill_the_upstream_again() -> None:
+    client, upstream = ClientTape(), UpstreamTape()
+    request = side(CHUNKED, client)
+    request.attach(upstream)
+    request.hold()
+    request.body(b"abc")
+    upstream.body = lambda data: request.hold()  # type: ignore[method-assign] # noqa: ARG005 - takes no more
+    request.release()
+    assert client.done == [("pause", Reason.UPSTREAM_FULL)] * 2
+    request.detach()
+    request.release()
+    assert client.done[2:] == [("resume", Reason.UPSTREAM_FULL)]
+
+
 def test_after_the_answer_it_goes_nowhere() -> None:
     client, upstream = ClientTape(), UpstreamTape()
     request = side(CHUNKED, client)

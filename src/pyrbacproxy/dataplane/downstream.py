@@ -109,7 +109,7 @@ class Downstream:
         exchange = self._exchange
         if self._stage is not _Stage.OPEN or exchange is None:
             return self._stage is _Stage.OPEN and self._queue.has_more
-        if not exchange.is_request_ended:
+        if not exchange.request_side.is_ended:
             exchange.client_gone()
             return False
         self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
@@ -188,7 +188,7 @@ class Downstream:
                 self._deadline.set(self._services.limits.idle_seconds)
             else:
                 self._advance()
-        elif exchange is not None and exchange.is_request_ended and not self._queue:
+        elif exchange is not None and exchange.request_side.is_ended and not self._queue:
             self._close()
         else:
             self._linger()
@@ -210,7 +210,7 @@ class Downstream:
 
     def _is_next_due(self) -> bool:
         if self._exchange is not None:
-            return bool(self._queue) and not self._exchange.is_request_ended
+            return bool(self._queue) and not self._exchange.request_side.is_ended
         self._queue.refill()
         return bool(self._queue) and not self.is_write_paused
 
@@ -236,7 +236,7 @@ class Downstream:
         if not self._queue:
             self.resume_reading(Reason.QUEUE)
         if self._exchange is not None:
-            if self._has_ended and not self._exchange.is_request_ended:
+            if self._has_ended and not self._exchange.request_side.is_ended:
                 self._exchange.client_gone()
             return
         limits = self._services.limits

@@ -129,7 +129,7 @@ class Exchange:
     @property
     def is_request_ended(self) -> bool:
         """Whether all of the request was received, and passed on."""
-        return self.request_side.is_ended
+        return self.request_side.is_passed_on
 
     def request_ended(self) -> None:
         """The client's body is complete."""

@@ -1,7 +1,7 @@
 """The request's half of an exchange: its body on the way from the client to the upstream.
 
-Body bytes that come before there is an upstream wait, and the client is not read meanwhile; those
-that come after the answer is given go nowhere (FR15).
+Body bytes that come before there is an upstream, or while it takes no more, wait, and the client is
+not read meanwhile; those that come after the answer is given go nowhere (FR15).
 """
 
 from enum import IntEnum, auto
@@ -44,6 +44,7 @@ class RequestSide:
 
     __slots__ = (
         "_client",
+        "_is_end_waiting",
         "_is_held",
         "_record",
         "_seen_bytes",
@@ -73,8 +74,10 @@ class RequestSide:
         # Where no body is announced, the head is all.
         self.state = _RECEIVING if framing.has_body else _ENDED
         self._upstream: UpstreamSink | None = None
-        # None for the end.
-        self._waiting: list[bytes | None] = []
+        # One buffer: HTTP/2 sends a whole window though it is not read, and whoever kept its pieces
+        # as objects would pay hundreds of bytes for each of one byte.
+        self._waiting = bytearray()
+        self._is_end_waiting = False
         self._is_held = False
         self._seen_bytes = -1
         self._trailers: Headers | None = None
@@ -83,6 +86,11 @@ class RequestSide:
     def is_ended(self) -> bool:
         """Whether all of it was received."""
         return self.state is _ENDED
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether all of it was received, and nothing of it waits here."""
+        return self.state is _ENDED and not self._waiting
 
     @property
     def can_be_drained(self) -> bool:
@@ -117,7 +125,7 @@ class RequestSide:
 
         The bytes behind the 101's request would else be its body.
         """
-        return self.state is _ENDED and is_agreed_upgrade(self.head, switch)
+        return self.is_passed_on and is_agreed_upgrade(self.head, switch)
 
     def upstream_head(self, head: RequestHead) -> bytes:
         """The head towards the upstream; `head` is finished but for framing.
@@ -132,10 +140,8 @@ class RequestSide:
     def attach(self, upstream: UpstreamSink) -> None:
         """Here is who takes the body: what waited goes first."""
         self._upstream = upstream
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for data in waiting:
-                self._give(upstream, data)
+        if self._waiting or self._is_end_waiting:
+            self._pass_on(upstream)
             self._client.resume_reading(Reason.BODY_WAITS)
         if self.state is _RECEIVING:
             self._client.wake_after(self._services.limits.idle_seconds)
@@ -160,7 +166,10 @@ class RequestSide:
     def release(self) -> None:
         """The upstream takes more."""
         self._is_held = False
-        self._client.resume_reading(Reason.UPSTREAM_FULL)
+        if self._upstream is not None:
+            self._pass_on(self._upstream)
+        if not self._is_held:
+            self._client.resume_reading(Reason.UPSTREAM_FULL)
 
     def detach(self) -> None:
         """The upstream takes no more."""
@@ -172,14 +181,22 @@ class RequestSide:
             self._step(RequestState.DISCARDING)
             self._upstream = None
             self._waiting.clear()
+            self._is_end_waiting = False
             self._client.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
             self._client.wake_after(self._services.limits.drain_seconds)
 
     def body(self, data: bytes) -> None:
         """Body bytes, without framing."""
         self._record.received_bytes += len(data)
-        if self.state is _RECEIVING:
-            self._pass_on(data)
+        upstream = self._upstream
+        if self.state is not _RECEIVING:
+            return
+        if upstream is not None and not self._is_held:
+            upstream.body(data)
+            return
+        self._waiting += data
+        if upstream is None:
+            self._client.pause_reading(Reason.BODY_WAITS)
 
     def trailers(self, trailers: Headers) -> None:
         """What follows a chunked body, relayed but never merged into the head (D35)."""
@@ -188,21 +205,21 @@ class RequestSide:
     def ended(self) -> None:
         """The body is complete."""
         if self.state is _RECEIVING:
-            self._pass_on(None)
+            self._is_end_waiting = True
+            if self._upstream is None:
+                self._client.pause_reading(Reason.BODY_WAITS)
+            elif not self._waiting:
+                self._pass_on(self._upstream)
         self._step(RequestState.ENDED)
 
-    def _pass_on(self, data: bytes | None) -> None:
-        if self._upstream is not None:
-            self._give(self._upstream, data)
-        else:
-            self._waiting.append(data)
-            self._client.pause_reading(Reason.BODY_WAITS)
-
-    def _give(self, upstream: UpstreamSink, data: bytes | None) -> None:
-        if data is None:
+    def _pass_on(self, upstream: UpstreamSink) -> None:
+        """What waited."""
+        if self._waiting:
+            waiting, self._waiting = bytes(self._waiting), bytearray()
+            upstream.body(waiting)
+        if self._is_end_waiting:
+            self._is_end_waiting = False
             upstream.end(self._trailers)
-        else:
-            upstream.body(data)
 
     def _step(self, state: RequestState) -> None:
         if state not in _STEPS[self.state]:
