@@ -1,6 +1,11 @@
 """What the streams of one connection share: its window, its write buffer, its turns."""
 
+from pyrbacproxy.dataplane.sinks import UpstreamUser
+from pyrbacproxy.http2.errors import Code
+from pyrbacproxy.http2.frames import Frame
 from pyrbacproxy.http2.streams import OpenStreams
+from tests.dataplane.dialogue import UpstreamTape
+from tests.dataplane.test_downstream import Users
 from tests.http2.talk import STREAM, Talk, request
 
 
@@ -46,6 +51,37 @@ def test_a_buffer_that_fills_while_streams_are_sent_stops_them() -> None:
     talk.connection.resume_writing()
     talk.listen()
     assert len(talk.client.bodies[number]) == 16_384
+
+
+class Queue(Users):
+    """Gives the second upstream when the first is let go."""
+
+    def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
+        if self.users:
+            self.users.append(user)
+            return
+        super().connect(user, is_fresh=is_fresh)
+        self.upstreams[0].close = self.give  # type: ignore[method-assign] # to go on at once
+
+    def give(self) -> None:
+        if self.users[1].wants_upstream:
+            self.upstreams.append(UpstreamTape())
+            self.users[1].upstream_ready(self.upstreams[-1])
+
+
+def test_the_end_of_all_is_none_s_chance() -> None:
+    """What one stream leaves to the next comes too late: the connection is broken."""
+    talk = Talk(window=1_000_000)
+    talk.connector = talk.world.services.connector = Queue()
+    talk.ask()
+    number = talk.ask(method=b"POST", body=bytes(16_384))
+    for _ in range(9):
+        talk.client.h2.send_data(number, bytes(16_384))
+        talk.exchange()
+    talk.raw(Frame(0, 0, 0, b"no stream"))
+    assert talk.client.goaways == [Code.PROTOCOL_ERROR]
+    assert talk.records == [(0, "client gone")] * 2
+    assert len(talk.connector.upstreams) == 1
 
 
 def test_what_one_read_asks_for_is_answered_in_one_write() -> None:

@@ -149,7 +149,7 @@ class Http2Stream:
 
     def gone(self) -> None:
         """The stream is over before its time, whoever ended it."""
-        self._close()
+        self.close()
         if self._exchange is not None:
             self._exchange.client_gone()
 
@@ -195,7 +195,7 @@ class Http2Stream:
         if self._wake is not None:
             self._wake.cancel()
         if ending is Ending.ABORT and self.is_open:
-            self._close()
+            self.close()
             self._streams.reset(self.number, Code.INTERNAL_ERROR)
 
     # response.FrameSink
@@ -277,10 +277,11 @@ class Http2Stream:
         self._sent_all()
 
     def _sent_all(self) -> None:
-        self._close()
+        self.close()
         self._streams.answered(self.number)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Send nothing any more, nor what waits."""
         self.is_open = False
         self._outbox.clear()
         if self._stall is not None:
@@ -298,7 +299,7 @@ class Http2Stream:
             self._exchange.woken()
 
     def _stalled(self) -> None:
-        self._close()
+        self.close()
         self._streams.reset(self.number, Code.CANCEL)
         if self._exchange is not None:
             self._exchange.client_gone()

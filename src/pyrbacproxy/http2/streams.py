@@ -49,9 +49,15 @@ class OpenStreams:
         return self._by_number.pop(number, None)
 
     def end_all(self) -> None:
-        """The connection is over."""
-        streams = list(self._by_number.values())
+        """The connection is over.
+
+        What one of them leaves behind may be another's chance to go on: so all are closed before,
+        and who waits, mostly the newest, goes first.
+        """
+        streams = list(reversed(self._by_number.values()))
         self._by_number.clear()
+        for stream in streams:
+            stream.close()
         for stream in streams:
             stream.gone()
 
