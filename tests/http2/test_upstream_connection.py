@@ -129,6 +129,14 @@ def test_streams_are_lost_with_their_connection(end: object, failure: str) -> No
     assert not peer.connection.has_room
 
 
+def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
+    peer = Peer()
+    user, _ = peer.ask()
+    peer.connection.data_received(b"\xff\xff\xff\0\0\0\0\0\1")
+    assert user.told == ["lost: upstream broke HTTP"]
+    assert peer.forgotten
+
+
 def test_a_connection_that_served_may_have_gone_stale() -> None:
     peer = Peer()
     _, stream = peer.ask()

@@ -59,7 +59,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.has_served = False
         self._settled: Callable[[bool], None] | None = settled
         self._transport: asyncio.Transport | None = None
-        self._goaways = GoAways()
+        self._goaways = GoAways(max_frame_bytes=_FRAME_BYTES)
         self._streams: dict[int, UpstreamStream] = {}
         self._is_going = False
         self._unopened = 0
