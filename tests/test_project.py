@@ -46,7 +46,9 @@ def test_modules_that_a_document_names_exist(name: str) -> None:
     assert sorted(ours - set(modules)) == []
 
 
-@pytest.mark.parametrize("target", ["setup", "demo", "test", "check", "bench", "e2e", "binary"])
+@pytest.mark.parametrize(
+    "target", ["setup", "demo", "test", "check", "bench", "e2e", "conformance", "binary"]
+)
 def test_make_has_the_target(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
