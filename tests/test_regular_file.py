@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.regular_file import read_regular
+from pyrbacproxy.regular_file import append_regular, read_regular
 
 
 def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
@@ -37,3 +37,20 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a regular file"):
         read_regular(tmp_path / "pipe")
     assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208 -- likewise
+
+
+def test_a_file_is_appended_to_and_made_if_need_be(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    for data in (b"a", b"b"):
+        descriptor = append_regular(tmp_path / "link", 0o600)
+        os.write(descriptor, data)
+        os.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"ab"
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_else_is_appended_to(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        append_regular("/dev/null", 0o600)
+    with pytest.raises(IsADirectoryError):
+        append_regular(tmp_path, 0o600)
