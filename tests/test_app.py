@@ -60,6 +60,7 @@ def settings() -> Settings:
         http2=Http2Limits(),
         gate=GateSettings(),
         pages=PageSettings(),
+        access_log="",
     )
 
 
@@ -138,6 +139,35 @@ def test_all_addresses_that_cannot_be_had_are_told_at_once(
     assert caplog.messages == [f'"command failed" err="{text}"' for text in texts]
     with socket.create_server(("127.0.0.1", free.port)):
         """The one that could be had is free again."""
+
+
+def test_an_access_log_that_cannot_be_had_ends_the_start(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path, reason in (
+        (str(tmp_path), "Is a directory"),
+        ("/dev/null", "not a regular file"),
+        (str(tmp_path / "none" / "log"), "No such file or directory"),
+    ):
+        caplog.clear()
+        assert app.serve(replace(settings, access_log=path)) == 1
+        text = f"--access-log {path}: cannot be opened: {reason}"
+        assert caplog.messages == [f'"command failed" err="{text}"']
+
+
+def test_the_endpoints_port_leaves_no_line_in_the_access_log(
+    settings: Settings, tmp_path: Path
+) -> None:
+    endpoints, log = _free_address(), tmp_path / "log"
+    settings = replace(settings, endpoints=endpoints, access_log=str(log))
+
+    def client() -> None:
+        _asked(endpoints, b"/healthz", is_tls=True)
+        _asked(settings.secure, b"/metrics", is_tls=True)
+
+    assert _served(settings, client) == 0
+    (line,) = log.read_text().splitlines()
+    assert '"path":"/metrics","status":401,' in line
 
 
 def test_a_port_that_cannot_be_had_late_is_told_with_its_flag(

@@ -20,9 +20,9 @@ PREFIX = "pyrbacproxy."
 ALLOWED: dict[str, str] = {
     # floors 7 and 6: those who know the others
     "__main__": "cli",
-    "cli": "app commands.* config.* observe.logs",
-    "app": "assembly certificates config.settings dataplane.listener observe.logs opening "
-    "tls.watched_files",
+    "cli": "app commands.* config.* observe.log_text observe.logs",
+    "app": "assembly certificates config.settings dataplane.listener observe.line_outlet "
+    "observe.logs opening tls.watched_files",
     "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate "
     "startup.watch tls.contexts",
     "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
@@ -259,7 +259,12 @@ ALLOWED: dict[str, str] = {
     "tls.watched_files": "regular_file",
     "observe.process_start": "",
     "observe.decision_log": "observe.flood observe.logs record",
-    "observe.logs": "observe.flood",
+    "observe.logs": "observe.flood observe.log_text",
+    "observe.log_text": "",
+    "observe.access_log": "observe.log_text observe.metrics record",
+    "observe.access_log_writer": "observe.access_log observe.flood observe.line_outlet "
+    "observe.logs record",
+    "observe.line_outlet": "observe.logs regular_file",
     "observe.flood": "",
     "observe.metrics": "record",
     "observe.gauges": "",
@@ -314,7 +319,7 @@ PURE = (
     "dataplane.peer_source dataplane.request_queue http2.budget http2.engine http2.errors "
     "http2.frames http2.head_block http2.limits http2.outbox http2.request_head http2.response "
     "http2.response_head http2.upstream_goaway http2.upstream_heads "
-    "observe.metrics observe.gauges startup.gate "
+    "observe.access_log observe.gauges observe.log_text observe.metrics startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens "
     "oidc.settings oidc.claims oidc.key_set oidc.token oidc.discovery oidc.verifier"
 )

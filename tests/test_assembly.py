@@ -55,3 +55,12 @@ def test_a_proxy_without_an_issuer_loads_nothing_of_oidc() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_proxy_without_an_access_log_loads_nothing_of_it() -> None:
+    code = (
+        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        "print([name for name in sys.modules if 'access_log' in name or 'line_outlet' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

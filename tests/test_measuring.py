@@ -39,6 +39,7 @@ def page(gate: Check, folder: Path) -> MetricsPage:
         serving=lambda: CONTEXT,
         watched=lambda: (files,),
         max_connections=7,
+        dropped_lines=lambda: 4,
     )
     loop = ManualLoop().as_loop()
     made.listeners["secure"] = Listener((), NotImplemented, Limits(), loop=loop)
@@ -64,6 +65,7 @@ def test_every_part_is_asked(tmp_path: Path, *, is_waiting: bool) -> None:
         'kube_rbac_proxy_connections{listener="secure"} 0.0',
         'kube_rbac_proxy_connections_accepted_total{listener="secure"} 3.0',
         "kube_rbac_proxy_connections_limit 7.0",
+        "kube_rbac_proxy_access_log_dropped_lines_total 4.0",
         'kube_rbac_proxy_files_bad{files="client CA"} 1.0',
         'kube_rbac_proxy_reloads_total{files="client CA",result="failure"} 1.0',
         'kubernetes_feature_enabled{name="ComponentFlagz",stage="BETA"} 0.0',

@@ -23,6 +23,7 @@ from pyrbacproxy.observe.logs import structured
 from pyrbacproxy.tls.watched_files import TlsFileError
 
 if TYPE_CHECKING:
+    from pyrbacproxy.observe.line_outlet import LineOutlet
     from pyrbacproxy.opening import Opening
 
 _LOG = logging.getLogger(__name__)
@@ -35,25 +36,40 @@ def serve(settings: Settings) -> int:
     secure = None if settings.gate.has_waits else settings.secure
     try:
         certificates = Certificates(settings)
+        lines = _access_log(settings.access_log)
         sockets = _bound((secure, settings.insecure, settings.endpoints))
     except TlsFileError as error:
         return _failed(str(error))
-    except _NotBoundError as error:
+    except _NotHadError as error:
         return _failed(*error.problems)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Program(settings, certificates).run(*sockets))
+        return runner.run(_Program(settings, certificates, lines).run(*sockets))
 
 
-class _NotBoundError(Exception):
-    """Addresses that cannot be had; each of `problems` names its flag."""
+class _NotHadError(Exception):
+    """Addresses, or a file, that cannot be had; each of `problems` names its flag."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
 
 
+def _access_log(path: str) -> "LineOutlet | None":
+    """Where its lines go; None for "". Raises _NotHadError."""
+    if not path:
+        return None
+    # Imported by those who want one: to the others it would only be memory.
+    from pyrbacproxy.observe.line_outlet import open_outlet  # noqa: PLC0415
+
+    try:
+        return open_outlet(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _NotHadError([f"--access-log {path}: cannot be opened: {reason}"]) from error
+
+
 def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
-    """The listening sockets of each address, none for None. All or, with _NotBoundError, none."""
+    """The listening sockets of each address, none for None. All or, with _NotHadError, none."""
     problems: list[str] = []
     with contextlib.ExitStack() as on_failure:
         bound: list[Sockets] = []
@@ -68,7 +84,7 @@ def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
                 on_failure.callback(listening.close)
             bound.append(sockets)
         if problems:
-            raise _NotBoundError(problems)
+            raise _NotHadError(problems)
         on_failure.pop_all()
     return bound
 
@@ -94,9 +110,12 @@ def _failed(*problems: str) -> int:
 class _Program:
     """One run of the process."""
 
-    def __init__(self, settings: Settings, certificates: Certificates) -> None:
+    def __init__(
+        self, settings: Settings, certificates: Certificates, lines: "LineOutlet | None"
+    ) -> None:
         self._settings = settings
         self._certificates = certificates
+        self._lines = lines
         self._stopped = asyncio.Event()
 
     async def run(self, secure: Sockets, insecure: Sockets, endpoints: Sockets) -> int:
@@ -104,7 +123,7 @@ class _Program:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signalled)
-        assembly = Assembly(self._settings, self._certificates, self._stopped.is_set)
+        assembly = Assembly(self._settings, self._certificates, self._stopped.is_set, self._lines)
         if opening := self._opening(assembly):
             assembly.startup_gate = opening.check
         # What lives until the end is not looked at again by the collector.
@@ -128,7 +147,7 @@ class _Program:
                     await self._until_stopped()
             except TimeoutError as error:
                 status = _failed(str(error))
-            except _NotBoundError as error:
+            except _NotHadError as error:
                 status = _failed(*error.problems)
             await self._drain(listeners)
             for task in background:
@@ -155,14 +174,14 @@ class _Program:
     async def _opened(self, opening: "Opening") -> Sockets:
         """The secure port's sockets, late; none after a signal.
 
-        Raises TimeoutError and _NotBoundError.
+        Raises TimeoutError and _NotHadError.
         """
         try:
             return await opening.sockets(self._stopped)
         except TimeoutError:
             raise
         except OSError as error:
-            raise _NotBoundError([_not_had(opening.address, error)]) from error
+            raise _NotHadError([_not_had(opening.address, error)]) from error
 
     def _forward(self, assembly: Assembly, secure: Sockets, insecure: Sockets) -> list[Listener]:
         """Begin with what the proxy is for."""

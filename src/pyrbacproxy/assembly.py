@@ -54,6 +54,8 @@ from pyrbacproxy.tls.upstream_context import UpstreamContext
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream_connector import Http2Connector
+    from pyrbacproxy.observe.access_log_writer import AccessLog
+    from pyrbacproxy.observe.line_outlet import LineOutlet
     from pyrbacproxy.oidc.issuer import Issuer
 
 Sockets = list[socket.socket]
@@ -61,16 +63,24 @@ OnClosed = Callable[[ClientTransport], None]
 
 
 class Assembly:
-    """All that stands between the listeners and the upstream. Made inside the running loop."""
+    """All that stands between the listeners and the upstream. Made inside the running loop.
+
+    `lines` takes the access log, if there shall be one.
+    """
 
     def __init__(
-        self, settings: Settings, certificates: Certificates, is_stopping: Callable[[], bool]
+        self,
+        settings: Settings,
+        certificates: Certificates,
+        is_stopping: Callable[[], bool],
+        lines: "LineOutlet | None" = None,
     ) -> None:
         self._settings = settings
         self._limits = settings.limits
         self._certificates = certificates
         self._client = NoApiServer() if settings.kube is None else ApiClient(settings.kube)
         self._metrics = Metrics()
+        self._access_log = None if lines is None else _access_log(lines)
         self._watched_client = WatchedClient(self._client, self._metrics)
         self.issuer, judge_tokens = _oidc(settings, certificates)
         self._reviewer = Reviewer(
@@ -95,14 +105,13 @@ class Assembly:
             wall_clock=time.time,
             date=HttpDate(time.time),
         )
-        self._protocol = ClientProtocol(
-            certificates.chains, settings.http2, asyncio.get_running_loop()
-        )
-        self._lag = LoopLag(asyncio.get_running_loop(), self._metrics.loop_lag)
+        loop = asyncio.get_running_loop()
+        self._protocol = ClientProtocol(certificates.chains, settings.http2, loop)
+        self._lag = LoopLag(loop, self._metrics.loop_lag)
         self._proxied = services(
             handler=access.handle,
             clean_trailers=access.clean_trailers,
-            observe=self._observe,
+            observe=self._observe if self._access_log is None else self._observe_and_write,
         )
         self._own = services(
             handler=pages,
@@ -134,6 +143,8 @@ class Assembly:
         self._reviewer.close()
         await self.connector.close()
         await self._client.close()
+        if self._access_log is not None:
+            self._access_log.close()
 
     def _observe(self, record: ExchangeRecord) -> None:
         """Show each observer an exchange; one by one, for a loop over them costs a request 2 us."""
@@ -141,6 +152,12 @@ class Assembly:
         self._upstream_watch.observe(record)
         self._metrics.observe(record)
         self._lag.observe(record)
+
+    def _observe_and_write(self, record: ExchangeRecord) -> None:
+        """The same with an access log; without one nobody looks for it."""
+        self._observe(record)
+        assert self._access_log is not None, "there is one"  # noqa: S101 - for the type
+        self._access_log.observe(record)
 
     def _observe_page(self, record: ExchangeRecord) -> None:
         log_notes(record)
@@ -172,7 +189,7 @@ class Assembly:
         )
 
     def _numbers(self, program: Program, checks: tuple[Look, ...]) -> MetricsPage:
-        certificates = self._certificates
+        certificates, log = self._certificates, self._access_log
         return MetricsPage(
             self._metrics,
             self._settings.pages,
@@ -182,6 +199,7 @@ class Assembly:
             serving=lambda: certificates.served,
             watched=lambda: certificates.reloader.watched,
             max_connections=self._limits.max_connections,
+            dropped_lines=lambda: 0 if log is None else log.dropped,
         )
 
     def _checks(self, is_stopping: Callable[[], bool]) -> tuple[Look, ...]:
@@ -237,6 +255,13 @@ def _connector(settings: Settings, tls: UpstreamContext | None) -> "Connector | 
 
     dial = dialler(upstream, limits, context)
     return Http2Connector(limits, dial, scheme=upstream.scheme, http1=http1)
+
+
+def _access_log(lines: "LineOutlet") -> "AccessLog":
+    # As above.
+    from pyrbacproxy.observe.access_log_writer import AccessLog  # noqa: PLC0415
+
+    return AccessLog(lines, asyncio.get_running_loop(), time.time)
 
 
 def _oidc(

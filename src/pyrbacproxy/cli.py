@@ -19,6 +19,7 @@ from pyrbacproxy.config.options import Options, parse
 from pyrbacproxy.config.values import quoted
 from pyrbacproxy.config.version import VERSION, VersionAnswer, answer
 from pyrbacproxy.observe import logs
+from pyrbacproxy.observe.log_text import masked
 
 PROGRAM = "pyrbacproxy"
 _LOG = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def _serve(words: list[str]) -> int:
     if _LOG.isEnabledFor(logs.level_of(1)):
         _log_values(options, version)
     for problem in problems:
-        sys.stderr.write(logs.masked(f"Error: {problem}\n"))
+        sys.stderr.write(masked(f"Error: {problem}\n"))
     return _complete_and_serve(options, is_refused=bool(problems))
 
 

@@ -29,7 +29,8 @@ def validity(context: SSL.Context | None) -> tuple[datetime, datetime] | None:
 class MetricsPage:
     """The page. `gate` is one of the `checks`; `listeners` are added by name once they are made.
 
-    `serving` gives the context that the secure port shows, `watched` the files that are kept fresh.
+    `serving` gives the context that the secure port shows, `watched` the files that are kept fresh,
+    `dropped_lines` the number of those that the access log lost.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class MetricsPage:
         serving: Callable[[], SSL.Context | None],
         watched: Callable[[], tuple[WatchedFiles, ...]],
         max_connections: int,
+        dropped_lines: Callable[[], int],
     ) -> None:
         self._metrics = metrics
         self._settings = settings
@@ -52,6 +54,7 @@ class MetricsPage:
         self._serving = serving
         self._watched = watched
         self._max_connections = max_connections
+        self._dropped_lines = dropped_lines
         self.listeners: dict[str, Listener] = {}
 
     def __call__(self, request: Request) -> Response:
@@ -96,6 +99,7 @@ class MetricsPage:
                 "ComponentFlagz": settings.has_flagz,
             },
             build=version_info(self._program),
+            access_log_dropped=self._dropped_lines(),
             component=COMPONENT,
             started_at=self._program.started_at,
         )

@@ -121,6 +121,7 @@ def test_the_whole(folder: Folder) -> None:
         http2=Http2Limits(),
         gate=GateSettings(),
         pages=found.pages,  # in full: test_pages.py
+        access_log="",
         warnings=(),
     )
 

@@ -22,11 +22,12 @@ GAUGES = Gauges(
     checks={"ping": True, "upstream": False},
     features={"ComponentStatusz": True, "ComponentFlagz": False},
     build={"gitVersion": "v0.1.0", "goVersion": "python3.12.3"},
+    access_log_dropped=8,
     component="kube-rbac-proxy",
     started_at=1234.5,
 )
 NO_PAIR = Gauges(
-    *({}, 0, {}, None, None, False, {}, {}, {}, "kube-rbac-proxy", 0.0),
+    *({}, 0, {}, None, None, False, {}, {}, {}, 0, "kube-rbac-proxy", 0.0),
 )
 
 
@@ -137,6 +138,7 @@ def test_what_is_looked_up() -> None:
     assert value(zero, "kube_rbac_proxy_connections", listener="secure") == 2
     assert value(zero, "kube_rbac_proxy_connections_accepted_total", listener="secure") == 5
     assert value(zero, "kube_rbac_proxy_connections_limit") == 100
+    assert value(zero, "kube_rbac_proxy_access_log_dropped_lines_total") == 8
     reloads = "kube_rbac_proxy_reloads_total"
     assert value(zero, reloads, files="client CA", result="success") == 1
     assert value(zero, reloads, files="client CA", result="failure") == 3

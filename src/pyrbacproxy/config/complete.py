@@ -73,6 +73,7 @@ def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problem
         http2=listening.http2(options, findings),
         gate=starting.gate(options, findings),
         pages=pages.pages(options, environ, findings),
+        access_log=options.text("access-log"),
         warnings=tuple(findings.warnings),
     )
     if findings.problems:

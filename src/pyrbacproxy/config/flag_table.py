@@ -241,7 +241,10 @@ _OBSERVING = Group(
             "text",
             choices=("text", "json"),
         ),
-        _later(_text("access-log", "Where each request leaves a line: a path, or - for stdout.")),
+        _text(
+            "access-log",
+            "Where each request leaves a line of JSON when it is over: a path, or - for stdout.",
+        ),
         _text(
             "zpages-authorization",
             "What guards the pages of the endpoints port: their paths, as in the control plane, or "

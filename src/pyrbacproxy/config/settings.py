@@ -33,8 +33,9 @@ class Settings:
     """All that the program needs, complete and valid.
 
     `kube` is None when no API server is needed (D20), `oidc` when there is no issuer, `http2` when
-    that is turned off. `warnings` are lines for the log at start: deprecations, what was accepted
-    without effect, unknown keys outside the strict places (D2).
+    that is turned off. `access_log` is a path, `-` for stdout, or "" for none. `warnings` are lines
+    for the log at start: deprecations, what was accepted without effect, unknown keys outside the
+    strict places (D2).
     """
 
     secure: Address | None
@@ -52,6 +53,7 @@ class Settings:
     http2: Http2Limits | None
     gate: GateSettings
     pages: PageSettings
+    access_log: str
     warnings: tuple[str, ...] = ()
 
     @property

@@ -184,6 +184,12 @@ def _state(gauges: Gauges) -> Iterator[Metric]:
         "When the serving certificate in use ends, in seconds since the epoch.",
         gauges.certificate_expires_at,
     )
+    yield _counter(
+        "access_log_dropped_lines",
+        "Lines of the access log that could not be written.",
+        "",
+        {"": gauges.access_log_dropped},
+    )
     yield _gauge(
         "startup_gate_open",
         "1 once nothing is waited for before the secure port is served.",

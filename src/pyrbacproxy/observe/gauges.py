@@ -27,6 +27,7 @@ class Gauges:
 
     `started_at`, `certificate_begins_at` and `certificate_expires_at` are seconds since the epoch,
     the last two None without a pair.
+    `access_log_dropped` counts lines since the start.
     `build` has the keys of Kubernetes' version.Info; `checks` are those of /readyz.
     """
 
@@ -39,5 +40,6 @@ class Gauges:
     checks: Mapping[str, bool]
     features: Mapping[str, bool]
     build: Mapping[str, str]
+    access_log_dropped: int
     component: str
     started_at: float

@@ -17,39 +17,13 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from pyrbacproxy.observe.flood import FloodHandler
+from pyrbacproxy.observe.log_text import MASK, json_on_one_line, masked, on_one_line
 
 PACKAGE = "pyrbacproxy"
-MASK = "<masked>"
 UNREADABLE = "<hidden: a TokenReview that is not whole>"
 
 # With blanks, with single quotes (a repr), or with the quotes escaped (JSON in JSON).
 _TOKEN_REVIEW = re.compile(r"""["']kind\\*["']\s*:\s*\\*["']TokenReview""")
-# What would end a line, move a terminal's cursor, or turn the order of the text round; and halves
-# of surrogate pairs, which not every stream can write.
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-# Each keeps its first group. A secret ends at a blank, a quote, or what ends a value in a URL.
-# Names in a line may be long and a client's choice: none of these may look at a character again for
-# each place where it could begin.
-_SECRETS = (
-    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL),
-    re.compile(r"(base64url\.bearer\.authorization\.k8s\.io\.)[A-Za-z0-9_=-]+"),
-    re.compile(r"(\b(?:access_|id_|refresh_)?token=)[^\s&\"'#;,]+", re.IGNORECASE),
-    re.compile(
-        r"([\"'](?:access_|id_|refresh_)?token\\*[\"']\s*:\s*b?\\*[\"'])[^\"'\\]+", re.IGNORECASE
-    ),
-    re.compile(r"(\bbearer\s+)(?!tokens?[:,.;)]?(?:\s|\Z))[^\s\"',;\\]+", re.IGNORECASE),
-    re.compile(
-        r"(\bauthorization\W{1,8}(?:basic|negotiate|ntlm|digest)\s+)[^\s\"',;\\]+", re.IGNORECASE
-    ),
-    re.compile(r"(://)[^\s/@\"']+(?=@)"),
-    # From where its letters begin, and only if a dot ends them.
-    re.compile(
-        r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.[A-Za-z0-9_-])([A-Za-z0-9_-]*?\b)"
-        r"eyJ[A-Za-z0-9_-]{6,}+\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
-    ),
-)
 
 
 def set_up(
@@ -104,13 +78,6 @@ def structured(message: str, **pairs: str | float) -> Structured:
     return Structured(message, tuple(pairs.items()))
 
 
-def masked(text: str) -> str:
-    """The text without anything that looks like a credential."""
-    for pattern in _SECRETS:
-        text = pattern.sub(rf"\1{MASK}", text)
-    return text
-
-
 class TokenFilter(logging.Filter):
     """Masks the token in a TokenReview; of one that does not parse, nothing is shown."""
 
@@ -131,7 +98,7 @@ class KlogFormatter(logging.Formatter):
         letter = _letter(record.levelno)
         microseconds = int(record.created % 1 * 1_000_000)
         place = f"{record.filename}:{record.lineno}"
-        text = _CONTROL.sub(_escaped, record.getMessage())
+        text = on_one_line(record.getMessage())
         line = f"{letter}{when}.{microseconds:06d} {os.getpid():7d} {place}] {text}"
         if record.exc_info:
             trace = self.formatException(record.exc_info)
@@ -160,9 +127,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             fields["stacktrace"] = UNREADABLE if _TOKEN_REVIEW.search(trace) else masked(trace)
-        line = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
-        # JSON itself leaves some of them as they are.
-        return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+        return json_on_one_line(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
 
 
 def _said(record: logging.LogRecord) -> Structured:
@@ -226,7 +191,3 @@ def _letter(level: int) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
