@@ -102,6 +102,23 @@ async def test_a_tunnel_has_its_line_when_it_is_over(
         assert secret not in proxy.program.output()
 
 
+async def test_what_the_end_cuts_has_its_line_too(
+    authority: Authority, cluster: Cluster, proxies: Proxies, tmp_path: Path
+) -> None:
+    log = tmp_path / "access.log"
+    token = await cluster.token(READER_ACCOUNT)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with websockets() as upstream, aiohttp.ClientSession() as session:
+        flags = (f"--access-log={log}", "--shutdown-grace-period=0s")
+        proxy = await proxies.start(upstream.url, *flags)
+        trust = client_context(authority)
+        async with session.ws_connect(f"{proxy.url}/metrics", headers=headers, ssl=trust):
+            proxy.program.signal(signal.SIGTERM)
+            assert await proxy.program.ended() == 0
+    (line,) = lines(log.read_text())
+    assert (line["status"], line["user"], line["failure"]) == (101, READER, "client gone")
+
+
 async def test_a_rotated_log_loses_nothing(
     cluster: Cluster, proxies: Proxies, programs: Programs, tmp_path: Path
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_broken_outlet_is_told_once(
         observe(log, "/a", "/b")
         turns.turn()
     assert (log.dropped, turns.due) == (6, [])
+    log.close()
     assert [record.getMessage() for record in caplog.records] == [
         '"Access log lines are dropped" file="there" err="Broken pipe"'
     ]

@@ -74,7 +74,7 @@ class AccessLog:
                     break
                 begin = end
             else:
-                self._tell_of_recovery()
+                self._tell_of_recovery(begin)
         except OSError as error:
             self._drop(len(self._waiting) - begin, str(error.strerror))
             begin = len(self._waiting)
@@ -97,8 +97,8 @@ class AccessLog:
             _LOG.error("%s", words, extra=_RATIONED)
         self.dropped += lines
 
-    def _tell_of_recovery(self) -> None:
-        if self.dropped != self._dropped_before:
+    def _tell_of_recovery(self, written: int) -> None:
+        if written and self.dropped != self._dropped_before:
             lines, self._dropped_before = self.dropped - self._dropped_before, self.dropped
             name = self._outlet.name
             words = structured("Access log is written again", file=name, dropped=lines)
