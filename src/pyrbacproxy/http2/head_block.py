@@ -22,7 +22,7 @@ _ENTRY_BYTES = 32
 # Go's limit for the lines of a head (reference 15.1) and room for the pseudo-headers; four times as
 # many are no mistake.
 _MOST_FIELDS = 506
-_BOMB_FIELDS = 4 * _MOST_FIELDS
+_BOMB_FACTOR = 4
 # RFC 7541 §4.2: at most two updates make sense.
 _MOST_TABLE_UPDATES = 2
 # 2**28 is far above all that is allowed here.
@@ -30,12 +30,13 @@ _MOST_INTEGER_BYTES = 4
 
 
 class HeadBlockDecoder:
-    """The header blocks of one client, in their order."""
+    """The header blocks of one peer, in their order."""
 
-    __slots__ = ("_max_list", "_table")
+    __slots__ = ("_max_list", "_most_fields", "_table")
 
-    def __init__(self, *, max_list_bytes: int) -> None:
+    def __init__(self, *, max_list_bytes: int, most_fields: int = _MOST_FIELDS) -> None:
         self._max_list = max_list_bytes
+        self._most_fields = most_fields
         self._table = HeaderTable()
 
     def decode(self, block: bytes) -> Fields | None:
@@ -61,10 +62,10 @@ class HeadBlockDecoder:
                 continue
             field, position = self._field(block, position)
             count += 1
-            if count > _BOMB_FIELDS:
+            if count > _BOMB_FACTOR * self._most_fields:
                 raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a header block of many fields")
             size += len(field[0]) + len(field[1]) + _ENTRY_BYTES
-            if size <= self._max_list and count <= _MOST_FIELDS:
+            if size <= self._max_list and count <= self._most_fields:
                 fields.append(field)
         return fields if len(fields) == count else None
 

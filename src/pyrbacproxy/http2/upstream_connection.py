@@ -15,6 +15,7 @@ from pyrbacproxy.dataplane.deadline import Deadline, StallWatch
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http2 import upstream_heads
+from pyrbacproxy.http2.upstream_decoder import UpstreamDecoder
 from pyrbacproxy.http2.upstream_goaway import GoAway, GoAways
 from pyrbacproxy.http2.upstream_stream import WINDOW_BYTES, UpstreamStream
 
@@ -284,5 +285,5 @@ def _client(limits: Limits) -> H2Connection:
         },
     )
     h2.max_inbound_frame_size = _FRAME_BYTES
-    h2.decoder.max_header_list_size = limits.max_header_bytes
+    h2.decoder = UpstreamDecoder(max_list_bytes=limits.max_header_bytes)
     return h2
