@@ -200,6 +200,7 @@ def cut(talk: Talk) -> bool:
 FLOODS = {
     "pings": [PING] * 4100,
     "settings": [Frame(4, 0, 0, b"\0\x04\0\0\0\x05")] * 410,
+    "many settings": [Frame(4, 0, 0, b"\0\x04\0\0\0\x05" * 2000)] * 2,
     "settings acknowledged": [Frame(4, 1, 0, b"")] * 410,
     "priorities": [Frame(2, 0, 1, bytes(5))] * 4100,
     "frames that nobody knows": [Frame(99, 0, 0, b"")] * 4100,

@@ -181,6 +181,7 @@ def test_trailers() -> None:
         None,
         [(b":path", b"/")],
         [(b"x", b"1\r\n")],
+        [(b"x", b"1\x01")],
         [(b"transfer-encoding", b"chunked")],
     ):
         with pytest.raises(MalformedStreamError):

@@ -147,5 +147,6 @@ def test_trailers_are_plain_fields() -> None:
     for name in (b":status", b"A", b"connection"):
         with pytest.raises(RemoteProtocolError):
             upstream_heads.trailers([(name, b"1")])
-    with pytest.raises(RemoteProtocolError):
-        upstream_heads.trailers([(b"a", b"\n")])
+    for value in (b"\n", b"\x7f"):
+        with pytest.raises(RemoteProtocolError):
+            upstream_heads.trailers([(b"a", value)])

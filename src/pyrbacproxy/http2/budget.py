@@ -11,7 +11,8 @@ from collections.abc import Callable
 _CAPACITY = 4000.0
 _PER_SECOND = 100.0
 # A SETTINGS frame may change the window of each stream.
-SETTINGS_COST = 10
+_SETTINGS_COST = 10
+_SETTING_BYTES = 6
 # For each answer, and for each piece of a body that a client may take back windows for, as Go's
 # does (`inflowMinRefresh`): the updates of stream and connection, and a ping to measure with. A
 # small frame pays for what opened the window for it, and nothing else.
@@ -19,6 +20,11 @@ _USEFUL_WORK = 3
 _USEFUL_BYTES = 1024
 _PIECE_BYTES = 4096
 _ABANDONED_PER_STREAM = 4
+
+
+def settings_cost(payload: bytes) -> int:
+    """What a SETTINGS frame costs: one of the largest size has 43,690 settings."""
+    return _SETTINGS_COST + len(payload) // _SETTING_BYTES
 
 
 class Budget:

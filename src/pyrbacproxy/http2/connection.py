@@ -11,7 +11,7 @@ from enum import Enum, auto
 from pyrbacproxy.dataplane.downstream import Transport
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.http2 import frames
-from pyrbacproxy.http2.budget import SETTINGS_COST, Budget
+from pyrbacproxy.http2.budget import Budget, settings_cost
 from pyrbacproxy.http2.engine import Data, Ended, Engine, Happened, Opened, Opening, Reset
 from pyrbacproxy.http2.errors import Code, ConnectionFaultError, MalformedStreamError
 from pyrbacproxy.http2.frames import Frame, FrameReader
@@ -225,7 +225,7 @@ class Http2Connection:
             return
         size = sum(len(event.data) for event in happened if isinstance(event, Data))
         self._budget.moved(size)
-        cost = SETTINGS_COST if frame.kind == frames.SETTINGS else 1
+        cost = settings_cost(frame.payload) if frame.kind == frames.SETTINGS else 1
         if not size and not self._budget.spend(cost):
             raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a flood of frames")
 

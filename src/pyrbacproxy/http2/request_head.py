@@ -20,6 +20,8 @@ from pyrbacproxy.http2.head_block import Fields
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 # RFC 9113 §8.2.1; other control characters are refused as in HTTP/1.1.
 _BAD_VALUE = re.compile(rb"[\r\n\0]|\A[ \t]|[ \t]\Z")
+# Of a head, `http1.head_bytes` judges the rest; trailers are judged by nobody after us.
+_CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _PSEUDO: Final = frozenset((b":method", b":scheme", b":authority", b":path"))
 _SCHEMES = (b"http", b"https")
 # RFC 9113 §8.2.2, spelled as the original names them.
@@ -76,8 +78,8 @@ def checked_trailers(fields: Fields | None) -> Headers:
         raise MalformedStreamError("trailers that are too large")
     for name, value in fields:
         _check(name, value)
-        if name in _CONNECTION:
-            raise MalformedStreamError("a trailer that speaks of a connection")
+        if name in _CONNECTION or _CONTROL.search(value):
+            raise MalformedStreamError("a trailer that HTTP/1.1 would refuse")
     return Headers(fields)
 
 

@@ -25,6 +25,8 @@ _STATUS = re.compile(rb"[1-9]\d\d")
 # RFC 9113 §8.2.1; a colon would make it a pseudo-header.
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE = re.compile(rb"[^\r\n\0]*")
+# Of a head, `http1.head_bytes` judges the rest; trailers are judged by nobody after us.
+_CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _SWITCHING_PROTOCOLS = b"101"
 _BODYLESS = (b"204", b"304")
 _PHRASES = {b"%d" % status.value: status.phrase.encode() for status in HTTPStatus}
@@ -77,8 +79,9 @@ def response(
 
 def trailers(fields: Iterable[Field]) -> Headers:
     """The fields behind a body. Raises RemoteProtocolError for what can't be any."""
-    for _ in _lines(fields):
-        pass
+    for line in _lines(fields):
+        if _CONTROL.search(line):
+            raise RemoteProtocolError("a control character in a trailer")
     return Headers(fields)
 
 
