@@ -202,6 +202,8 @@ ALLOWED: dict[str, str] = {
     "kube.review_codec": "reviews user",
     "kube.attempt": "reviews",
     "kube.token_expiry": "",
+    "kube.lifetimes": "kube.token_expiry reviews",
+    "kube.stale_reviews": "kube.attempt kube.token_expiry kube.ttl_cache reviews",
     "kube.fair_bucket": "",
     "kube.tls_context": "",
     "kube.credential_files": "regular_file",
@@ -223,7 +225,8 @@ ALLOWED: dict[str, str] = {
     "kube.kubeconfig kube.pool kube.post kube.reply kube.review_codec kube.tls_context reviews",
     "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
     "kube.review_codec kube.turns reviews",
-    "kube.reviewer": "kube.attempt kube.kubeconfig kube.token_expiry kube.ttl_cache reviews",
+    "kube.reviewer": "kube.attempt kube.kubeconfig kube.lifetimes kube.stale_reviews "
+    "kube.ttl_cache reviews",
     # floors 2 and 1
     "node.facts": "node.kubelet_settings",
     "node.findings": "",
@@ -309,7 +312,7 @@ ALLOWED: dict[str, str] = {
 PURE = (
     "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
     "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "kube.post kube.reply node.audit "
+    "kube.lifetimes kube.post kube.reply kube.stale_reviews node.audit "
     "node.documents node.facts node.findings node.kubelet_* "
     "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
     "tls.certificate tls.names tls.pem tls.engine tls.client_chain "

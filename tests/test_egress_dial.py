@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from pyrbacproxy.egress_dial import Route, dial
+from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial
 from pyrbacproxy.egress_proxy import ProxyAddress
 from tests.egress_world import CA, HELLO, OTHER_CA, SECONDS, Talker, serving, trusting, world
 
@@ -103,6 +103,23 @@ async def test_a_tunnel_that_is_refused(answer: bytes, reason: str) -> None:
         proxy = ProxyAddress("http", "127.0.0.1", made.proxy_port)
         with pytest.raises(OSError, match=reason):
             await heard(Route("localhost", 1, proxy), is_tls=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        pytest.param(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", 502, id="status"),
+        pytest.param(b"HTTP/1.1 many\r\n\r\n", 0, id="no number"),
+        pytest.param(b"nonsense\r\n\r\n", 0, id="nonsense"),
+    ],
+)
+async def test_a_refused_tunnel_tells_the_status(answer: bytes, status: int) -> None:
+    async with world(is_tls=True) as made:
+        made.answer = answer
+        proxy = ProxyAddress("http", "127.0.0.1", made.proxy_port)
+        with pytest.raises(TunnelRefusedError) as refused:
+            await heard(Route("localhost", 1, proxy), is_tls=True)
+    assert refused.value.status == status
 
 
 async def test_who_gives_up_leaves_nothing_open() -> None:

@@ -54,6 +54,7 @@ from pyrbacproxy.tls.upstream_context import UpstreamContext
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream_connector import Http2Connector
+    from pyrbacproxy.kube.stale_reviews import StaleReviews
     from pyrbacproxy.observe.access_log_writer import AccessLog
     from pyrbacproxy.observe.line_outlet import LineOutlet
     from pyrbacproxy.oidc.issuer import Issuer
@@ -84,7 +85,10 @@ class Assembly:
         self._watched_client = WatchedClient(self._client, self._metrics)
         self.issuer, judge_tokens = _oidc(settings, certificates)
         self._reviewer = Reviewer(
-            self._watched_client, settings.kube or KubeSettings(), judge_tokens=judge_tokens
+            self._watched_client,
+            settings.kube or KubeSettings(),
+            judge_tokens=judge_tokens,
+            stale=_stale(settings.kube, self._client, certificates, self._metrics),
         )
         self._upstream_watch = UpstreamWatch()
         self.startup_gate: Look = lambda: Check("startup-gate")
@@ -277,6 +281,25 @@ def _oidc(
 
     issuer = Issuer(settings.oidc, lambda: context.current)
     return issuer, Verifier(settings.oidc, issuer, time.time).ask
+
+
+def _stale(
+    kube: KubeSettings | None,
+    client: ApiClient | NoApiServer,
+    certificates: Certificates,
+    metrics: Metrics,
+) -> "StaleReviews | None":
+    """What is kept for when the API server is away; None when nothing is to be."""
+    if kube is None or not kube.stale_seconds or isinstance(client, NoApiServer):
+        return None
+    # As above.
+    from pyrbacproxy.kube.stale_reviews import StaleReviews  # noqa: PLC0415
+
+    return StaleReviews(
+        kube.stale_seconds,
+        trust=lambda: (certificates.chains.generation, client.generation),
+        count=metrics.used_stale,
+    )
 
 
 def _authenticator(settings: Settings) -> Authenticator:

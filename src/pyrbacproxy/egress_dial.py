@@ -10,6 +10,14 @@ from pyrbacproxy.egress_proxy import ProxyAddress
 _MAX_ANSWER_BYTES = 16_384
 
 
+class TunnelRefusedError(ConnectionError):
+    """The egress proxy answered CONNECT with `status`, which is no 2xx; 0: with no status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("the egress proxy refused the tunnel")
+        self.status = status
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a connection leads, and the proxy on the way if there is one. `host` has no brackets;
@@ -135,7 +143,8 @@ class _TunnelRequest(asyncio.Protocol):
             if status and len(status[0]) >= 3 and status[0].startswith(b"2"):  # noqa: PLR2004 - 2xx
                 self.answer.set_result(None)
             else:
-                self.answer.set_exception(ConnectionError("the egress proxy refused the tunnel"))
+                number = int(status[0]) if status and status[0].isdigit() else 0
+                self.answer.set_exception(TunnelRefusedError(number))
         elif len(self._received) > _MAX_ANSWER_BYTES:
             self.answer.set_exception(ConnectionError("the egress proxy's answer is too long"))
 

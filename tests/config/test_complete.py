@@ -394,6 +394,28 @@ def test_dec_d14_rates(
     assert (kube.qps, kube.burst, kube.is_rate_shared) == rate
 
 
+@pytest.mark.parametrize(("words", "seconds"), [((), 0.0), (("15m",), 900.0), (("1h",), 3600.0)])
+def test_dec_d15_how_long_a_review_may_be_stale(
+    folder: Folder, words: tuple[str, ...], seconds: float
+) -> None:
+    given = [f"--stale-review-period={word}" for word in words]
+    kube = settings(*USUAL, folder.kubeconfig, *given).kube
+    assert kube is not None
+    assert kube.stale_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("61m", "--stale-review-period=1h1m0s: must be at most 1h"),
+        ("-1s", "--stale-review-period=-1s: must not be negative"),
+    ],
+)
+def test_dec_d15_is_bounded(folder: Folder, value: str, problem: str) -> None:
+    found = problems(*USUAL, folder.kubeconfig, f"--stale-review-period={value}")
+    assert found == (problem,)
+
+
 def test_a_rate_needs_a_burst(folder: Folder) -> None:
     found = problems(*USUAL, folder.kubeconfig, "--kube-api-qps=5")
     assert found == ("--kube-api-burst=0: must be positive when --kube-api-qps is",)

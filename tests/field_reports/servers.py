@@ -24,11 +24,13 @@ Document = dict[str, object]
 
 
 class Listener:
-    """Accepts connections on an ephemeral loopback port, each served by a thread of its own."""
+    """Accepts connections on a loopback port, ephemeral if 0; each has a thread of its own."""
 
-    def __init__(self, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, 0), family=family, backlog=512)
+        self._socket = socket.create_server((host, port), family=family, backlog=512)
         self._tls = tls
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -152,9 +154,9 @@ class FakeApi(Listener):
     change, `api.on_token = function`; `api.on_access = function`. It sees `api.asked`.
     """
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.reset()
-        super().__init__(tls=tls)
+        super().__init__(port=port, tls=tls)
 
     def reset(self) -> None:
         """Back to the start: no tokens, every access allowed, nothing asked."""

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
+from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.credentials import Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
 from pyrbacproxy.kube.reviewer import Client
@@ -196,7 +198,53 @@ async def test_no_credential_is_a_failed_review_and_the_file_s_return_heals_it(
 async def test_an_unusable_ca_is_a_failed_review(tmp_path: Path) -> None:
     async with in_cluster(tmp_path) as world:
         (tmp_path / "ca.crt").write_text("junk")
-        assert "CA or client certificate is unusable" in (await world.ask()).reason
+        answer = await world.ask()
+        assert "CA or client certificate is unusable" in answer.reason
+        assert answer.cause is Cause.NOT_ASKED
+
+
+# --- D15: whose fault it is, and in whom we trust ---------------------------------------
+
+
+class LateCredentials(Credentials):
+    """Reads for so long after a refusal that the deadline comes first."""
+
+    async def after_refusal(self, refused: ApiServer) -> ApiServer:  # noqa: ARG002 -- as it is called
+        raise TimeoutError
+
+
+async def test_a_credential_that_is_waited_for_after_a_401_is_our_own_fault(
+    tmp_path: Path,
+) -> None:
+    async with api_server() as stub:
+        stub.respond = lambda _: web.Response(status=401)
+        settings = service_account(tmp_path, stub.url, b"")
+        client = ApiClient(settings, LateCredentials(source_of(settings)))
+        answer = await client.review(TOKEN, "10.0.0.1", within_seconds=60.0)
+        await client.close()
+    text = "the API server gave no answer within 60.0 s"
+    assert answer == FailedAttempt(text, cause=Cause.NOT_ASKED)
+
+
+async def test_no_credential_is_our_own_fault(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        (tmp_path / "token").unlink()
+        assert (await world.ask()).cause is Cause.NOT_ASKED
+
+
+async def test_a_new_ca_is_another_generation_a_new_token_is_not(tmp_path: Path) -> None:
+    async with in_cluster(tmp_path) as world:
+        await world.ask()
+        first = world.client.generation
+        (tmp_path / "token").write_text("own-2")
+        world.now += 60.0
+        await world.ask()
+        assert world.client.generation == first
+        with (tmp_path / "ca.crt").open("ab") as file:
+            file.write(b"\n")
+        world.now += 60.0
+        await world.ask()
+        assert world.client.generation != first
 
 
 # --- FR47, FR48: rate and deadline --------------------------------------------------
@@ -210,7 +258,7 @@ async def test_fr48_a_server_that_does_not_answer_is_given_up_and_dialled_anew(
         world.stub.delay.clear()
         answer = await world.ask(within_seconds=0.05)
         assert answer.reason == "the API server gave no answer within 0.1 s"
-        assert not answer.is_transient
+        assert (answer.is_transient, answer.cause) == (False, Cause.AWAY)
         world.stub.delay.set()
         assert await world.ask() == GOOD
         assert world.stub.peers[-1] != world.stub.peers[0]
@@ -242,7 +290,8 @@ async def test_fr47_the_flags_are_obeyed_and_waiting_is_bounded(
     async with limited(tmp_path, qps=0.001, burst=5) as world:
         reviews = (world.client.review(distinct(number), "10.0.0.1") for number in range(20))
         answers = await asyncio.gather(*reviews)
-        refused = [answer.reason for answer in answers if isinstance(answer, ReviewFailed)]
+        failed = [answer for answer in answers if isinstance(answer, FailedAttempt)]
+        refused = [answer.reason for answer in failed if answer.cause is Cause.NOT_ASKED]
         assert len(world.stub.reviews) == 5
         assert len(refused) == 15
         assert "our own rate left no room" in refused[0]

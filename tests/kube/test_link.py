@@ -1,6 +1,8 @@
 import asyncio
+import errno
 import logging
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +14,7 @@ from aiohttp import web
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
 from pyrbacproxy.kube import link as module
-from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.kubeconfig import ApiServer
 from pyrbacproxy.kube.link import Link, open_link
 from pyrbacproxy.reviews import Answer, ReviewFailed, SubjectAccessReviewAnswer, TokenReviewAnswer
@@ -100,6 +102,7 @@ async def test_a_server_of_another_authority_is_not_asked(tmp_path: Path) -> Non
         assert isinstance(answer, FailedAttempt)
         assert not answer.is_transient
         assert "certificate" in answer.reason
+        assert answer.cause is Cause.NOT_ASKED, "somebody is there (D15)"
         assert (status, stub.reviews) == (0, [])
         async with linked(ApiServer(stub.url, is_verified=False)) as link:
             assert await link.post(TOKEN) == (GOOD, 201)
@@ -221,6 +224,7 @@ async def test_a_status_that_is_no_answer_may_be_worth_another_try(
         f"the API server answered {status}",
         is_transient=is_transient,
         retry_after_seconds=seconds,
+        cause=Cause.AWAY if status >= 500 else Cause.ANSWERED,
     )
 
 
@@ -249,7 +253,7 @@ async def test_fr48_a_refused_connection_fails_at_once() -> None:
             answer, status = await link.post(TOKEN)
     assert isinstance(answer, FailedAttempt)
     assert "can't be reached" in answer.reason
-    assert (answer.is_transient, status) == (False, 0)
+    assert (answer.is_transient, answer.cause, status) == (False, Cause.AWAY, 0)
 
 
 async def test_fr48_a_server_that_never_shakes_hands_is_given_up(
@@ -265,7 +269,7 @@ async def test_fr48_a_server_that_never_shakes_hands_is_given_up(
         linked(ApiServer(f"https://127.0.0.1:{port}", is_verified=False)) as link,
     ):
         answer, _ = await link.post(TOKEN)
-    assert answer == FailedAttempt("no connection to the API server in 0.05 s")
+    assert answer == FailedAttempt("no connection to the API server in 0.05 s", cause=Cause.AWAY)
 
 
 async def test_a_name_that_dns_cannot_spell_is_a_failure() -> None:
@@ -273,32 +277,79 @@ async def test_a_name_that_dns_cannot_spell_is_a_failure() -> None:
         answer, status = await link.post(TOKEN)
     assert isinstance(answer, FailedAttempt)
     assert answer.reason.startswith("the API server can't be reached: ")
-    assert (answer.is_transient, status) == (False, 0)
+    assert (answer.is_transient, answer.cause, status) == (False, Cause.NOT_ASKED, 0)
 
 
-async def test_d34_a_proxy_that_refuses_the_tunnel_is_named() -> None:
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        pytest.param(b"407", Cause.NOT_ASKED, id="it wants a password"),
+        pytest.param(b"403", Cause.NOT_ASKED, id="it forbids"),
+        pytest.param(b"502", Cause.AWAY, id="nobody behind it"),
+        pytest.param(b"504", Cause.AWAY, id="silence behind it"),
+    ],
+)
+async def test_d34_a_proxy_that_refuses_the_tunnel_is_named(status: bytes, cause: Cause) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+        writer.write(b"HTTP/1.1 %b Refused\r\n\r\n" % status)
 
     async with raw_server(serve) as port:
         proxies = EgressProxies(https=ProxyAddress("http", "127.0.0.1", port))
         async with linked(ApiServer("https://api.test", is_verified=False), proxies) as link:
             answer, _ = await link.post(TOKEN)
     assert answer == FailedAttempt(
-        "the API server can't be reached: the egress proxy refused the tunnel"
+        "the API server can't be reached: the egress proxy refused the tunnel", cause=cause
     )
 
 
-async def test_a_reset_is_worth_another_try() -> None:
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        pytest.param(ConnectionRefusedError(errno.ECONNREFUSED, ""), Cause.AWAY, id="refused"),
+        pytest.param(ConnectionResetError(), Cause.AWAY, id="reset in the handshake"),
+        pytest.param(TimeoutError(errno.ETIMEDOUT, ""), Cause.AWAY, id="the kernel's timeout"),
+        pytest.param(OSError(errno.EHOSTUNREACH, ""), Cause.AWAY, id="no route"),
+        pytest.param(OSError("Multiple exceptions: ..."), Cause.AWAY, id="several addresses"),
+        pytest.param(socket.gaierror(socket.EAI_AGAIN, ""), Cause.AWAY, id="no DNS"),
+        pytest.param(ssl.SSLEOFError(8, ""), Cause.AWAY, id="the end instead of TLS"),
+        pytest.param(OSError(errno.EMFILE, ""), Cause.NOT_ASKED, id="descriptors"),
+        pytest.param(PermissionError(errno.EPERM, ""), Cause.NOT_ASKED, id="firewall here"),
+        pytest.param(ssl.SSLError(1, "alert"), Cause.NOT_ASKED, id="our certificate refused"),
+        pytest.param(ssl.SSLCertVerificationError(1, ""), Cause.NOT_ASKED, id="not verified"),
+    ],
+)
+async def test_d15_why_a_connection_cannot_be_made_tells_who_is_away(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, cause: Cause
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "dial", broken)
+    async with linked(ApiServer("http://127.0.0.1:1")) as link:
+        answer, _ = await link.post(TOKEN)
+    assert isinstance(answer, FailedAttempt)
+    assert answer.cause is cause
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+async def test_a_reset_is_worth_another_try(*, is_kept: bool) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if is_kept:
+            await request_on(reader)
+            writer.write(OK)
         await request_on(reader)
         linger = struct.pack("ii", 1, 0)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
-    answer = await asked(serve)
+    async with raw_server(serve) as port, linked(ApiServer(f"http://127.0.0.1:{port}")) as link:
+        if is_kept:
+            assert (await link.post(TOKEN))[1] == 201
+        answer, _ = await link.post(TOKEN)
     assert isinstance(answer, FailedAttempt)
     assert answer.is_transient
+    # On a kept one the server had perhaps only had enough of waiting.
+    assert answer.cause is (Cause.NOT_ASKED if is_kept else Cause.AWAY)
 
 
 async def test_an_end_without_an_answer_is_not_tried_again() -> None:
@@ -306,7 +357,8 @@ async def test_an_end_without_an_answer_is_not_tried_again() -> None:
         await request_on(reader)
 
     answer = await asked(serve)
-    assert answer == FailedAttempt("the API server closed the connection without an answer")
+    text = "the API server closed the connection without an answer"
+    assert answer == FailedAttempt(text, cause=Cause.AWAY)
 
 
 async def test_unless_the_connection_had_been_kept() -> None:
@@ -319,7 +371,7 @@ async def test_unless_the_connection_had_been_kept() -> None:
         assert (await link.post(TOKEN))[1] == 201
         answer, _ = await link.post(TOKEN)
     assert isinstance(answer, FailedAttempt)
-    assert answer.is_transient
+    assert (answer.is_transient, answer.cause) == (True, Cause.NOT_ASKED)
 
 
 async def test_a_cut_answer_is_none() -> None:
@@ -329,7 +381,7 @@ async def test_a_cut_answer_is_none() -> None:
 
     answer = await asked(serve)
     assert isinstance(answer, FailedAttempt)
-    assert not answer.is_transient
+    assert (answer.is_transient, answer.cause) == (False, Cause.ANSWERED)
 
 
 async def test_what_is_no_http_is_no_answer() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import json
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,10 @@ import pytest
 
 from pyrbacproxy.handler import Runner
 from pyrbacproxy.kube import reviewer as module
-from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.reviewer import Reviewer
+from pyrbacproxy.kube.stale_reviews import StaleReviews
 from pyrbacproxy.reviews import (
     Answer,
     BearerToken,
@@ -74,9 +76,15 @@ class World:
         self.now = 1000.0
         self.pauses: list[float] = []
         self.client = FakeClient(answer)
+        self.trust = 1
+        self.counted: list[str] = []
+        period = settings.get("stale_seconds")
         self.reviewer = Reviewer(
             self.client,
             KubeSettings(**settings),
+            stale=StaleReviews(period, trust=lambda: self.trust, count=self.counted.append)
+            if period
+            else None,
             clock=lambda: self.now,
             wall_clock=lambda: self.now + 1_000_000.0,
             sleep=self.sleep,
@@ -584,3 +592,201 @@ async def test_a_judge_of_tokens_may_take_its_time() -> None:
     assert question.result == ([REFUSED], 0.0)
     assert question.waited_for == ("TokenReview",)
     assert left.result is None
+
+
+# --- D15: the API server is away ------------------------------------------------------------
+
+AWAY = FailedAttempt("the API server answered 503", cause=Cause.AWAY)
+AWAY_FOR_A_MOMENT = FailedAttempt("500", is_transient=True, cause=Cause.AWAY)
+
+
+async def outlived(answer: Answer = AWAY, *reviews: Review, **settings: Any) -> World:
+    """A world whose good answers have just ended, and whose API server answers so since."""
+    world = World(**{"stale_seconds": 600.0} | settings)
+    for review in reviews or (token(), access()):
+        world.client.answer = GOOD if isinstance(review, TokenReview) else ALLOWED
+        await world.ask(review)
+    world.now += 300.0
+    world.client.answer = answer
+    world.client.asked.clear()
+    return world
+
+
+async def settled(world: World) -> None:
+    """Wait for what runs behind."""
+    await asyncio.gather(*world.reviewer._tasks.values())
+
+
+async def test_d15_who_waits_gets_the_old_yes_after_one_try_and_never_keeps_it() -> None:
+    world = await outlived()
+    question = world.start(token(), access())
+    await question.is_over.wait()
+    assert question.result == ([GOOD, ALLOWED], 0.0)
+    # The second one was not waited for: the API server had just been found away.
+    assert question.waited_for == ("TokenReview",)
+    await settled(world)
+    assert [review for review, _ in world.client.asked] == [token(), access()]
+    assert world.counted == ["TokenReview", "SubjectAccessReview"]
+
+
+async def test_d15_by_default_nothing_is_stale() -> None:
+    world = await outlived(AWAY, token(), stale_seconds=0.0)
+    assert (await world.ask(token()))[0] == [AWAY]
+    world.now += 1.0
+    assert world.start(token()).result is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(FailedAttempt("401"), id="401"),
+        pytest.param(FailedAttempt("403"), id="403"),
+        pytest.param(FailedAttempt("429", retry_after_seconds=9.0, is_transient=True), id="429"),
+        pytest.param(FailedAttempt("own rate", cause=Cause.NOT_ASKED), id="our own rate"),
+        pytest.param(ReviewFailed("no JSON"), id="nonsense"),
+    ],
+)
+@pytest.mark.parametrize("review", [token(), access()])
+async def test_d15_nothing_else_is_a_reason(review: Review, answer: Answer) -> None:
+    world = await outlived(answer)
+    assert (await world.ask(review))[0] == [answer]
+    assert world.counted == []
+
+
+@pytest.mark.parametrize("review", [token(), access()])
+async def test_d15_a_refusal_ends_it(review: Review) -> None:
+    refusal: Answer = REFUSED if isinstance(review, TokenReview) else NOT_ALLOWED
+    world = await outlived(refusal)
+    assert (await world.ask(review))[0] == [refusal]
+    world.now += 30.0
+    world.client.answer = AWAY
+    assert (await world.ask(review))[0] == [AWAY]
+
+
+async def test_d15_refusals_are_never_stale() -> None:
+    world = World(REFUSED, stale_seconds=600.0)
+    await world.ask(token())
+    world.client.answer = NOT_ALLOWED
+    await world.ask(access())
+    world.now += 30.0
+    world.client.answer = AWAY
+    assert (await world.ask(token(), access()))[0] == [AWAY, AWAY]
+
+
+@pytest.mark.parametrize(("since", "expected"), [(599.0, GOOD), (601.0, AWAY)])
+async def test_d15_the_period_begins_when_its_time_ends(since: float, expected: Answer) -> None:
+    world = await outlived(AWAY, token())
+    world.now += since - 180.0
+    assert (await world.ask(token()))[0] == [expected]
+
+
+@pytest.mark.parametrize(("left", "expected"), [(301.0, GOOD), (300.0, AWAY)])
+async def test_d15_never_past_a_token_s_own_end(left: float, expected: Answer) -> None:
+    review = token(jwt(1_001_000.0 + left))
+    world = await outlived(AWAY, review)
+    assert (await world.ask(review))[0] == [expected]
+
+
+async def test_d15_without_any_time_of_its_own_an_answer_is_stale_at_once() -> None:
+    world = World(stale_seconds=60.0, token_seconds=0.0)
+    await world.ask(token())
+    world.client.answer = AWAY
+    assert (await world.ask(token()))[0] == [GOOD]
+    world.now += 60.0
+    assert (await world.ask(token()))[0] == [AWAY]
+
+
+async def test_d15_a_recent_failure_answers_at_once_and_one_retry_runs_behind() -> None:
+    world = await outlived()
+    await world.ask(token())
+    world.client.gate.clear()
+    world.now += 4.9
+    questions = [world.start(token()) for _ in range(3)]
+    assert [question.result for question in questions] == [([GOOD], 0.0)] * 3
+    assert {question.waited_for for question in questions} == {()}
+    await in_the_air()
+    assert world.calls() == 2
+    world.client.answer = REFUSED
+    world.client.gate.set()
+    await settled(world)
+    assert world.start(token()).result == ([REFUSED], world.now + 10.0)
+
+
+async def test_d15_later_somebody_waits_for_a_try_again() -> None:
+    world = await outlived()
+    await world.ask(token())
+    world.now += 5.0
+    question = world.start(token())
+    assert question.result is None
+    await question.is_over.wait()
+    assert question.result == ([GOOD], 0.0)
+
+
+async def test_d15_all_who_wait_are_served_and_the_tries_go_on_behind() -> None:
+    world = await outlived(AWAY_FOR_A_MOMENT)
+    questions = [world.start(token()) for _ in range(3)]
+    for question in questions:
+        await question.is_over.wait()
+    assert [question.result for question in questions] == [([GOOD], 0.0)] * 3
+    world.client.answer = GOOD
+    await settled(world)
+    assert world.calls() == 2
+    assert world.start(token()).result == ([GOOD], world.now + 120.0)
+
+
+async def test_d15_what_was_never_good_waits_for_its_own_tries() -> None:
+    world = await outlived(AWAY_FOR_A_MOMENT)
+    await world.ask(token())
+    assert (await world.ask(token("other")))[0] == [AWAY_FOR_A_MOMENT]
+
+
+async def test_d15_too_many_reviews_hinder_no_stale_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await outlived()
+    await world.ask(token())
+    monkeypatch.setattr(module, "MAX_FLIGHTS", 0)
+    assert world.start(token()).result == ([GOOD], 0.0)
+    assert world.calls() == 1
+
+
+async def test_d15_a_reload_or_another_trust_drops_it() -> None:
+    world = await outlived()
+    world.reviewer.drop_cached()
+    assert (await world.ask(token()))[0] == [AWAY]
+    world = await outlived()
+    world.trust = 2
+    assert (await world.ask(token()))[0] == [AWAY]
+
+
+async def test_d15_an_answer_on_its_way_while_the_trust_changed_is_not_stale_later() -> None:
+    world = World(stale_seconds=600.0)
+    world.client.gate.clear()
+    question = world.start(token())
+    await in_the_air()
+    world.trust = 2
+    world.client.gate.set()
+    await question.is_over.wait()
+    world.now += 120.0
+    world.client.answer = AWAY
+    assert (await world.ask(token()))[0] == [AWAY]
+
+
+async def test_d15_begin_and_end_are_logged_once_and_each_use_at_v2(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(18, logger=module.__name__)
+    world = await outlived()
+    await world.ask(token(), access())
+    await settled(world)
+    world.client.answer = GOOD
+    await world.ask(token("other"))
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (
+            logging.WARNING,
+            "The API server is away: positive reviews are used up to 600s past their time",
+        ),
+        (18, "Stale TokenReview used for alice"),
+        (18, "Stale SubjectAccessReview used for alice"),
+        (logging.INFO, "The API server is heard again; stale reviews used meanwhile: 2"),
+    ]

@@ -45,3 +45,12 @@ def test_clear_forgets_everything() -> None:
     cache.put("a", 1, 10.0)
     cache.clear()
     assert cache.get("a", 0.0) is None
+
+
+def test_one_may_be_dropped_whether_it_is_there_or_not() -> None:
+    cache: TtlCache[str, int] = TtlCache(capacity=2)
+    cache.put("a", 1, 10.0)
+    cache.put("b", 2, 10.0)
+    cache.drop("a")
+    cache.drop("a")
+    assert [key for key in "ab" if cache.get(key, 0.0)] == ["b"]

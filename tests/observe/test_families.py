@@ -43,6 +43,7 @@ def busy() -> Metrics:
     metrics.observe_page(ExchangeRecord("192.0.2.1", "GET", "/statusz", page, 200))
     metrics.shook_hands("TLSv1.3", "")
     metrics.reviewed("TokenReview", 0.004, is_answered=False)
+    metrics.used_stale("TokenReview")
     return metrics
 
 
@@ -101,6 +102,7 @@ def test_what_may_rise_is_there_as_zero_before() -> None:
         assert set(shown.values()) == {0}
     assert value(zero, "kube_rbac_proxy_upstream_failures_total", reason="refused") == 0
     assert value(zero, "kube_rbac_proxy_review_failures_total", review="TokenReview") == 0
+    assert value(zero, "kube_rbac_proxy_stale_reviews_total", review="TokenReview") == 0
     assert value(zero, "kube_rbac_proxy_tls_handshake_failures_total", reason="timeout") == 0
 
 
@@ -120,6 +122,7 @@ def test_counted_numbers() -> None:
     assert value(metrics, "kube_rbac_proxy_sent_bytes_total") == 160
     assert value(metrics, "kube_rbac_proxy_tls_handshakes_total", version="TLSv1.3") == 1
     assert value(metrics, "kube_rbac_proxy_review_failures_total", review="TokenReview") == 1
+    assert value(metrics, "kube_rbac_proxy_stale_reviews_total", review="TokenReview") == 1
 
 
 def test_buckets_add_up() -> None:

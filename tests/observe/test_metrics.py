@@ -130,6 +130,12 @@ def test_reviews_are_timed_and_their_failures_counted() -> None:
     assert metrics.review_failures == {"TokenReview": 1, "SubjectAccessReview": 0}
 
 
+def test_d15_stale_reviews_are_counted() -> None:
+    metrics = Metrics()
+    metrics.used_stale("SubjectAccessReview")
+    assert metrics.stale_reviews == {"TokenReview": 0, "SubjectAccessReview": 1}
+
+
 def test_handshakes_are_counted_by_version_or_failure() -> None:
     metrics = Metrics()
     for told in (("TLSv1.3", ""), ("TLSv1.3", ""), ("TLSv9", ""), ("", "timeout")):

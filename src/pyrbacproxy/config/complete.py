@@ -26,6 +26,7 @@ from pyrbacproxy.regular_file import read_regular
 
 # RFC 9110 section 5.6.2.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_LONGEST_STALE_SECONDS = 3600.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Names that say how a message is framed, routed or authenticated, or belong to one connection: an
 # identity under one of them breaks the request or is dropped on the way.
@@ -212,7 +213,17 @@ def _rated(options: Options, settings: KubeSettings, findings: Findings) -> Kube
         token_seconds=_not_negative(options, "token-cache-ttl", findings),
         authorized_seconds=_not_negative(options, "authorized-ttl", findings),
         unauthorized_seconds=_not_negative(options, "unauthorized-ttl", findings),
+        stale_seconds=_stale_seconds(options, findings),
     )
+
+
+def _stale_seconds(options: Options, findings: Findings) -> float:
+    """Bounded (D15): so much longer may a right be used that was taken away."""
+    flag = "stale-review-period"
+    seconds = _not_negative(options, flag, findings)
+    if seconds > _LONGEST_STALE_SECONDS:
+        findings.problem(f"{options.duration_words(flag)}: must be at most 1h")
+    return seconds
 
 
 def _limits(options: Options, findings: Findings) -> Limits:

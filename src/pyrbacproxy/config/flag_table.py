@@ -178,13 +178,11 @@ _API_SERVER = Group(
             "0",
             "Reviews at once; goes with --kube-api-qps. 0 for 100 of each kind of review.",
         ),
-        _later(
-            _time(
-                "stale-review-period",
-                "0s",
-                "While the API server is away, use allowing reviews so long past their time; "
-                "at most 1h.",
-            )
+        _time(
+            "stale-review-period",
+            "0s",
+            "While the API server is away, use positive reviews so long past their time; at most "
+            "1h. So much longer a token or right counts that was revoked.",
         ),
     ),
 )

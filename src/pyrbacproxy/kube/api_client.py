@@ -4,9 +4,10 @@ It neither decides nor remembers answers; trying again is `kube.reviewer`'s.
 """
 
 import asyncio
+from dataclasses import dataclass
 
 from pyrbacproxy.kube import review_codec
-from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.credentials import CredentialError, Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
 from pyrbacproxy.kube.link import UNAUTHORIZED, Link, open_link
@@ -52,6 +53,11 @@ class ApiClient:
         self._link: Link | None = None
         self._linking = asyncio.Lock()
 
+    @property
+    def generation(self) -> int:
+        """Changes when another API server is asked, or another CA vouches for it."""
+        return self._credentials.generation
+
     async def review(
         self,
         review: Review,
@@ -66,16 +72,20 @@ class ApiClient:
         `asker` is the peer's address: peers take turns when the rate is reached, those who are
         `is_preferred` first.
         """
+        deadline = _Deadline(asyncio.get_running_loop().time() + within_seconds, within_seconds)
         try:
-            async with asyncio.timeout(within_seconds):
+            async with asyncio.timeout_at(deadline.at):
                 turns = self._turns(review)
                 if not await turns.turn(asker, is_preferred=is_preferred):
-                    return FailedAttempt(f"our own rate left no room within {WAIT_SECONDS:g} s")
-                return await self._asked(review)
+                    text = f"our own rate left no room within {WAIT_SECONDS:g} s"
+                    return FailedAttempt(text, cause=Cause.NOT_ASKED)
+                server = await self._credentials.current()
+            return await self._asked(server, review, deadline)
         except TimeoutError:
-            return FailedAttempt(f"the API server gave no answer within {within_seconds:.1f} s")
+            # Not the API server's time: our own turn's, or a credential's.
+            return deadline.failure(Cause.NOT_ASKED)
         except CredentialError as error:
-            return FailedAttempt(str(error))
+            return FailedAttempt(str(error), cause=Cause.NOT_ASKED)
 
     def warm(self) -> None:
         """Begin to read the credential, so that the first review need not wait for it.
@@ -93,21 +103,31 @@ class ApiClient:
         is_token = review_codec.api_group(review) == "authentication.k8s.io"
         return self._authentication if is_token else self._authorization
 
-    async def _asked(self, review: Review) -> Answer:
-        server = await self._credentials.current()
-        answer, status = await self._posted(server, review)
+    async def _asked(self, server: ApiServer, review: Review, deadline: "_Deadline") -> Answer:
+        answer, status = await self._posted(server, review, deadline)
         if status == UNAUTHORIZED:
-            renewed = await self._credentials.after_refusal(server)
+            async with asyncio.timeout_at(deadline.at):
+                renewed = await self._credentials.after_refusal(server)
             if renewed != server:
-                answer, _ = await self._posted(renewed, review)
+                answer, _ = await self._posted(renewed, review, deadline)
         return answer
 
-    async def _posted(self, server: ApiServer, review: Review) -> tuple[Answer, int]:
+    async def _posted(
+        self, server: ApiServer, review: Review, deadline: "_Deadline"
+    ) -> tuple[Answer, int]:
         try:
-            link = await self._link_to(server)
+            async with asyncio.timeout_at(deadline.at):
+                link = await self._link_to(server)
+        except TimeoutError:
+            raise
         except OSError:  # ssl.SSLError is one
-            return FailedAttempt(f"{server.url}: the CA or client certificate is unusable"), 0
-        return await link.post(review)
+            text = f"{server.url}: the CA or client certificate is unusable"
+            return FailedAttempt(text, cause=Cause.NOT_ASKED), 0
+        try:
+            async with asyncio.timeout_at(deadline.at):
+                return await link.post(review)
+        except TimeoutError:
+            return deadline.failure(Cause.AWAY), 0
 
     async def _link_to(self, server: ApiServer) -> Link:
         """The connections with this credential; those with another are closed when their last call
@@ -123,3 +143,16 @@ class ApiClient:
         link, self._link = self._link, None
         if link is not None:
             link.retire()
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    """When a call must be over, in the loop's time, and the seconds that it had."""
+
+    at: float
+    seconds: float
+
+    def failure(self, cause: Cause) -> FailedAttempt:
+        """It is over without an answer."""
+        text = f"the API server gave no answer within {self.seconds:.1f} s"
+        return FailedAttempt(text, cause=cause)

@@ -4,8 +4,23 @@ Only `kube.reviewer` looks at more than the reason; to everybody else it is a `R
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 from pyrbacproxy.reviews import ReviewFailed
+
+
+class Cause(Enum):
+    """Why there is no answer: what it says of the API server (D15).
+
+    `AWAY`: no connection to it, none that lasted for an answer, no answer in time, or a 5xx.
+    `ANSWERED`: it is there, and what it said is no answer to the review. `NOT_ASKED`: the review
+    did not reach it, and that says nothing of it: our own rate, no credential, somebody whose
+    certificate can't be verified.
+    """
+
+    AWAY = "away"
+    ANSWERED = "answered"
+    NOT_ASKED = "not asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +34,4 @@ class FailedAttempt(ReviewFailed):
 
     is_transient: bool = False
     retry_after_seconds: float = 0.0
+    cause: Cause = Cause.ANSWERED

@@ -21,14 +21,17 @@ class UnansweredError(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """`on_closed` is called, possibly twice, when it can't be used for another call."""
+    """`on_closed` is called, possibly twice, when it can't be used for another call.
+
+    `is_reused`: a call has been answered on it.
+    """
 
     def __init__(self, on_closed: Callable[["Connection"], None]) -> None:
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._reader: ReplyReader | None = None
         self._reply: asyncio.Future[Reply] | None = None
-        self._is_reused = False
+        self.is_reused = False
 
     @property
     def is_open(self) -> bool:
@@ -42,7 +45,7 @@ class Connection(asyncio.Protocol):
         """
         transport = self._transport
         if transport is None:
-            raise UnansweredError(is_reused=self._is_reused)
+            raise UnansweredError(is_reused=self.is_reused)
         self._reader = ReplyReader(max_body_bytes=max_body_bytes)
         self._reply = asyncio.get_running_loop().create_future()
         transport.write(request)
@@ -56,7 +59,7 @@ class Connection(asyncio.Protocol):
         # An answer to half a request: what is left of it would be taken for the next one.
         if not reply.keeps_connection or transport.get_write_buffer_size():
             self._abort()
-        self._is_reused = True
+        self.is_reused = True
         return reply
 
     def close(self) -> None:
@@ -101,7 +104,7 @@ class Connection(asyncio.Protocol):
         if reader.has_begun:
             self._read(reader.feed_eof)
         else:
-            self._settle(UnansweredError(is_reused=self._is_reused))
+            self._settle(UnansweredError(is_reused=self.is_reused))
 
     def _read(self, read: Callable[[], Reply | None]) -> None:
         try:

@@ -69,6 +69,8 @@ class Credentials:
         self._problem = "not read yet"
         self._due_at = 0.0
         self._reading: asyncio.Future[ApiServer] | None = None
+        # Changes with whom we ask and who vouches for them; not with a renewed credential.
+        self.generation = 0
 
     async def current(self) -> ApiServer:
         """The API server, at most a minute old; raises CredentialError if there never was one."""
@@ -120,6 +122,8 @@ class Credentials:
             return
         if self._server is not None and server != self._server:
             _LOG.info("API server credential has changed, connecting anew")
+            if _asked(server) != _asked(self._server):
+                self.generation += 1
         self._server, self._problem = server, ""
         left = REREAD_SECONDS
         if server.expires_at is not None:
@@ -131,6 +135,10 @@ class Credentials:
         if problem != self._problem:
             _LOG.error("API server credential: %s", problem)
         self._problem = problem
+
+
+def _asked(server: ApiServer) -> tuple[str, str, str, bool]:
+    return server.url, server.server_name, server.ca, server.is_verified
 
 
 def _ignore(reading: asyncio.Future[ApiServer]) -> None:

@@ -31,6 +31,7 @@ class KubeSettings:
     `kubeconfig` is a path, "" for the in-cluster service account (`server` is then its https URL
     and `service_account_folder` holds token and ca.crt). `qps` and `burst` are per API group when
     `is_rate_shared` is false (D14: 50/s, 100), one shared bucket otherwise. Times are seconds.
+    `stale_seconds` is how long an answer may be used past its time, 0 for never (D15).
     """
 
     kubeconfig: str = ""
@@ -42,6 +43,7 @@ class KubeSettings:
     token_seconds: float = 120.0
     authorized_seconds: float = 300.0
     unauthorized_seconds: float = 30.0
+    stale_seconds: float = 0.0
     proxies: EgressProxies = field(default_factory=EgressProxies)
 
 

@@ -7,15 +7,16 @@ certificate or token that it was made with (FR39).
 import asyncio
 import errno
 import logging
+import socket
 import ssl
 from functools import partial
 from urllib.parse import urlsplit
 
-from pyrbacproxy.egress_dial import Route, dial
+from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial
 from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, ProxyAddress, proxy_for
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.kube import review_codec, tls_context
-from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.connection import Connection, UnansweredError
 from pyrbacproxy.kube.kubeconfig import ApiServer
 from pyrbacproxy.kube.pool import Pool
@@ -32,6 +33,9 @@ MAX_ANSWER_BYTES = 1 << 20
 UNAUTHORIZED = 401
 # Reference 3.3.1 and 15.14: a bare 503 is not tried again, whatever carries Retry-After is.
 _TRANSIENT = frozenset({429, *range(500, 600)}) - {503}
+_FAILED_THERE = range(500, 600)
+_NOT_THERE = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLEOFError)
+_NO_WAY_TO_IT = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
 
 
 class Link:
@@ -76,14 +80,19 @@ class Link:
         try:
             reply = await self._reply(review)
         except _NoConnectionError:
-            return FailedAttempt(f"no connection to the API server in {CONNECT_SECONDS:g} s"), 0
+            text = f"no connection to the API server in {CONNECT_SECONDS:g} s"
+            return FailedAttempt(text, cause=Cause.AWAY), 0
         except UnansweredError as error:
             text = "the API server closed the connection without an answer"
-            return FailedAttempt(text, is_transient=error.is_reused), 0
+            # As in `_failure`.
+            cause = Cause.NOT_ASKED if error.is_reused else Cause.AWAY
+            return FailedAttempt(text, is_transient=error.is_reused, cause=cause), 0
         except RemoteProtocolError:
             return FailedAttempt("the API server's answer is cut or no HTTP/1.1"), 0
         except (OSError, UnicodeError) as error:  # UnicodeError: the host is no name for DNS
             return _failure(error), 0
+        if isinstance(reply, FailedAttempt):
+            return reply, 0
         self._answers += 1
         if reply.status not in range(200, 300):
             return _refusal(reply.status, reply.retry_after), reply.status
@@ -91,7 +100,7 @@ class Link:
             return FailedAttempt("the API server's answer is too long"), reply.status
         return review_codec.decode(review, reply.body), reply.status
 
-    async def _reply(self, review: Review) -> Reply:
+    async def _reply(self, review: Review) -> Reply | FailedAttempt:
         """No redirect is followed: it would carry the token elsewhere."""
         server = self.server
         request = post_of(
@@ -107,6 +116,8 @@ class Link:
             _LOG.log(_V8, "Request Body: %s", review_codec.masked(review))
         try:
             reply = await connection.exchange(request, max_body_bytes=MAX_ANSWER_BYTES)
+        except OSError as error:
+            return _failure(error, is_reused=connection.is_reused)
         finally:
             self._pool.give_back(connection)
         if is_logged:
@@ -151,14 +162,32 @@ def _context(server: ApiServer) -> ssl.SSLContext | None:
     )
 
 
-def _failure(error: OSError | UnicodeError) -> FailedAttempt:
-    """Why the call broke, in words of the system."""
+def _failure(error: OSError | UnicodeError, *, is_reused: bool = False) -> FailedAttempt:
+    """Why the call broke, in words of the system. A kept connection that was reset says nothing of
+    the server: the next try dials.
+    """
     number = error.errno if isinstance(error, OSError) else None
     is_reset = isinstance(error, ConnectionResetError) or number in (errno.ECONNRESET, errno.EPIPE)
     words = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)
     return FailedAttempt(
-        f"the API server can't be reached: {words or type(error).__name__}", is_transient=is_reset
+        f"the API server can't be reached: {words or type(error).__name__}",
+        is_transient=is_reset,
+        cause=Cause.NOT_ASKED if is_reset and is_reused else _cause(error),
     )
+
+
+def _cause(error: OSError | UnicodeError) -> Cause:
+    """Whether nobody is there, as far as the error tells: a server that can't be verified is
+    somebody, and a want of descriptors is ours.
+    """
+    if isinstance(error, TunnelRefusedError):
+        # Its 5xx speaks for what is behind it, as one without a tunnel would.
+        return Cause.AWAY if error.status in _FAILED_THERE else Cause.NOT_ASKED
+    # The loop puts the errors of several addresses into one that has no number.
+    is_of_many = type(error) is OSError and error.errno is None
+    is_unreachable = isinstance(error, OSError) and error.errno in _NO_WAY_TO_IT
+    is_away = isinstance(error, _NOT_THERE) or is_of_many or is_unreachable
+    return Cause.AWAY if is_away else Cause.NOT_ASKED
 
 
 def _refusal(status: int, retry_after: str) -> FailedAttempt:
@@ -168,6 +197,7 @@ def _refusal(status: int, retry_after: str) -> FailedAttempt:
         f"the API server answered {status}",
         is_transient=status in _TRANSIENT or (is_failure and seconds is not None),
         retry_after_seconds=seconds or 0.0,
+        cause=Cause.AWAY if status in _FAILED_THERE else Cause.ANSWERED,
     )
 
 

@@ -1,39 +1,42 @@
 """The `Runner`: drive a `Reviewed[T]`; cache, single flight, retry.
 
-It knows how long each kind of answer holds (D14, reference 3.3.1 and 3.6) and nothing of what it is
-asked for. An answer at hand is given in the same call; otherwise the steps wait for a flight. A
-flight outlives those who wait for it: whoever asks next finds the answer. A token is never kept,
-only a hash of it under a key of this process.
+It knows nothing of what it is asked for. An answer at hand is given in the same call; otherwise the
+steps wait for a flight. A flight outlives those who wait for it: whoever asks next finds the
+answer. A token is never kept, only a hash of it under a key of this process.
 """
 
 import asyncio
 import hashlib
+import logging
 import math
 import random
 import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from pyrbacproxy.kube.attempt import FailedAttempt
+from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.kubeconfig import KubeSettings
-from pyrbacproxy.kube.token_expiry import expiry_of
+from pyrbacproxy.kube.lifetimes import Lifetimes
 from pyrbacproxy.kube.ttl_cache import TtlCache
 from pyrbacproxy.reviews import (
     Answer,
-    NonResourceAttributes,
     Review,
     Reviewed,
     ReviewFailed,
     SubjectAccessReview,
-    SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
 )
 
+if TYPE_CHECKING:
+    from pyrbacproxy.kube.stale_reviews import StaleReviews
+
+_LOG = logging.getLogger(__name__)
+_V2 = 20 - 2
+
 T = TypeVar("T")
-K = TypeVar("K")
 Key: TypeAlias = bytes | SubjectAccessReview
 Held: TypeAlias = tuple[
     Answer, float
@@ -43,10 +46,6 @@ JudgeTokens: TypeAlias = Callable[[TokenReview, Callable[[Answer, float], None]]
 
 TOKEN_CAPACITY = 4096
 ACCESS_CAPACITY = 8192
-# What a requester makes long is not remembered: the reference's bound against filling the memory.
-MAX_REMEMBERED_BYTES = 10_000
-REFUSED_SECONDS = 10.0
-REFUSED_WITH_ERROR_SECONDS = 2.0
 # Longer than a positive answer holds and a scrape interval: who asks for it again then goes first.
 GOOD_LATELY_SECONDS = 600.0
 
@@ -72,7 +71,8 @@ class Client(Protocol):
 
 class Reviewer:
     """Implements `handler.Runner`. With `judge_tokens` the API server is asked for accesses alone,
-    and what becomes of a token is nobody's to remember here.
+    and what becomes of a token is nobody's to remember here. With `stale`, what is kept there is
+    the answer while the API server is away.
     """
 
     def __init__(
@@ -81,13 +81,17 @@ class Reviewer:
         settings: KubeSettings,
         *,
         judge_tokens: JudgeTokens | None = None,
+        stale: "StaleReviews | None" = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._settings = settings
+        self._lifetimes = Lifetimes(
+            settings.token_seconds, settings.authorized_seconds, settings.unauthorized_seconds
+        )
         self._judge_tokens = judge_tokens
+        self._stale = stale
         self._clock = clock
         self._wall_clock = wall_clock
         self._sleep = sleep
@@ -122,12 +126,18 @@ class Reviewer:
         else:
             key = review
             held = self._accesses.get(review, now)
-        return held or self._join_flight(key, review, waiter)
+        if held is not None:
+            return held
+        if self._stale is not None and self._stale.is_away(now):
+            return self._stale_at_once(key, review, waiter)
+        return self._join_flight(key, review, waiter)
 
     def drop_cached(self) -> None:
         """Forget every answer; those on their way reach who waits for them and no cache."""
         for cache in (self._good_tokens, self._bad_tokens, self._accesses, self._good_lately):
             cache.clear()
+        if self._stale is not None:
+            self._stale.clear()
         for flight in self._flights.values():
             flight.is_remembered = False
         self._flights.clear()
@@ -145,17 +155,32 @@ class Reviewer:
         # One call of BLAKE2's own keyed mode (RFC 7693 §2.9) is quicker than HMAC-SHA-256.
         return hashlib.blake2b(text, key=self._hash_key, digest_size=32).digest()
 
+    def _stale_at_once(self, key: Key, review: Review, waiter: "_Waiter") -> Held | None:
+        answer = self._stale_answer(key, review)
+        if answer is None:
+            return self._join_flight(key, review, waiter)
+        # It asks again behind; if it may not now, the next one may.
+        self._flight_for(key, review, waiter.asker)
+        return answer, 0.0
+
     def _join_flight(self, key: Key, review: Review, waiter: "_Waiter") -> Held | None:
-        flight = self._flights.get(key)
+        flight = self._flight_for(key, review, waiter.asker)
         if flight is None:
-            asker = waiter.asker
-            if len(self._tasks) >= MAX_FLIGHTS or self._flights_of[asker] >= MAX_FLIGHTS_PER_ASKER:
-                return ReviewFailed("too many reviews are under way"), 0.0
-            flight = self._flights[key] = _Flight(key, review, asker)
-            self._flights_of[asker] += 1
-            self._tasks[flight] = asyncio.create_task(self._fly(flight))
+            return ReviewFailed("too many reviews are under way"), 0.0
         flight.waiters.append(waiter)
         return None
+
+    def _flight_for(self, key: Key, review: Review, asker: str) -> "_Flight | None":
+        """The one in the air, else a new one; None when there are too many."""
+        flight = self._flights.get(key)
+        if flight is None:
+            if len(self._tasks) >= MAX_FLIGHTS or self._flights_of[asker] >= MAX_FLIGHTS_PER_ASKER:
+                return None
+            trust = None if self._stale is None else self._stale.trust()
+            flight = self._flights[key] = _Flight(key, review, asker, trust)
+            self._flights_of[asker] += 1
+            self._tasks[flight] = asyncio.create_task(self._fly(flight))
+        return flight
 
     async def _fly(self, flight: "_Flight") -> None:
         """Get the answer, remember it, give it to all who wait."""
@@ -167,8 +192,7 @@ class Reviewer:
         finally:
             self._leave_books(flight)
         usable_until = self._remember(flight, answer) if flight.is_remembered else 0.0
-        for waiter in flight.waiters:
-            waiter.resume(answer, usable_until)
+        flight.tell(answer, usable_until)
 
     async def _answered(self, flight: "_Flight") -> Answer:
         """The answer, after up to four more attempts while the failure may be a passing one."""
@@ -190,12 +214,41 @@ class Reviewer:
         is_preferred = not isinstance(flight.key, bytes) or (
             self._good_lately.get(flight.key, self._clock()) is not None
         )
-        return await self._client.review(
+        answer = await self._client.review(
             flight.review,
             flight.asker,
             is_preferred=is_preferred,
             within_seconds=ends_at - self._clock(),
         )
+        if self._stale is not None:
+            self._note(flight, answer, self._stale)
+        return answer
+
+    def _note(self, flight: "_Flight", answer: Answer, stale: "StaleReviews") -> None:
+        """Who waits gets the stale answer after one try that found the API server away; the flight
+        goes on without them.
+        """
+        if uses := stale.note(answer, self._clock()):
+            _LOG.info("The API server is heard again; stale reviews used meanwhile: %d", uses)
+        if not isinstance(answer, FailedAttempt) or answer.cause is not Cause.AWAY:
+            return
+        while flight.waiters and (found := self._stale_answer(flight.key, flight.review)):
+            flight.waiters.pop(0).resume(found, 0.0)
+
+    def _stale_answer(self, key: Key, review: Review) -> Answer | None:
+        stale = self._stale
+        if stale is None:
+            return None
+        answer = stale.use(key, review, self._clock(), self._wall_clock())
+        if answer is not None:
+            if stale.uses == 1:
+                _LOG.warning(
+                    "The API server is away: positive reviews are used up to %gs past their time",
+                    stale.period_seconds,
+                )
+            if _LOG.isEnabledFor(_V2):
+                _LOG.log(_V2, "Stale %s used for %s", type(review).__name__, _name(review, answer))
+        return answer
 
     def _leave_books(self, flight: "_Flight") -> None:
         del self._tasks[flight]
@@ -207,39 +260,24 @@ class Reviewer:
 
     def _remember(self, flight: "_Flight", answer: Answer) -> float:
         """Put the answer into its cache; until when it may be used, 0.0: never again."""
-        match flight.review, answer:
-            case TokenReview() as review, TokenReviewAnswer():
-                return self._remember_token(review, answer)
-            case SubjectAccessReview() as review, SubjectAccessReviewAnswer():
-                return self._remember_access(review, answer)
-        return 0.0
-
-    def _remember_token(self, review: TokenReview, answer: TokenReviewAnswer) -> float:
-        key = self._hashed(review)
-        if not _is_good(review, answer):
-            seconds = REFUSED_WITH_ERROR_SECONDS if answer.error else REFUSED_SECONDS
-            return self._put(self._bad_tokens, key, answer, seconds)
-        seconds = self._settings.token_seconds
-        if (expiry := expiry_of(review.token.reveal())) is not None:
-            seconds = min(seconds, expiry - self._wall_clock())
-        self._good_lately.put(key, None, self._clock() + GOOD_LATELY_SECONDS)
-        return self._put(self._good_tokens, key, answer, seconds)
-
-    def _remember_access(
-        self, review: SubjectAccessReview, answer: SubjectAccessReviewAnswer
-    ) -> float:
-        if _requested_bytes(review) >= MAX_REMEMBERED_BYTES:
+        lifetime = self._lifetimes.of(flight.review, answer, self._wall_clock())
+        if lifetime is None:
             return 0.0
-        is_allowed = answer.allowed and not answer.denied
-        settings = self._settings
-        seconds = settings.authorized_seconds if is_allowed else settings.unauthorized_seconds
-        return self._put(self._accesses, review, answer, seconds)
-
-    def _put(self, cache: TtlCache[K, Answer], key: K, answer: Answer, seconds: float) -> float:
-        if seconds <= 0:
+        key, is_positive, now = flight.key, lifetime.is_positive, self._clock()
+        expires_at = now + lifetime.seconds
+        if self._stale is not None:
+            if is_positive:
+                self._stale.keep(key, answer, expires_at, flight.trust)
+            else:
+                self._stale.drop(key)
+        if isinstance(key, bytes) and is_positive:
+            self._good_lately.put(key, None, now + GOOD_LATELY_SECONDS)
+        if lifetime.seconds <= 0:
             return 0.0
-        expires_at = self._clock() + seconds
-        cache.put(key, answer, expires_at)
+        if isinstance(key, bytes):
+            (self._good_tokens if is_positive else self._bad_tokens).put(key, answer, expires_at)
+        else:
+            self._accesses.put(key, answer, expires_at)
         return expires_at
 
 
@@ -256,14 +294,20 @@ class _Waiter(Protocol):
 class _Flight:
     """A review under way. `asker` is who asked first: the call is on their account."""
 
-    __slots__ = ("asker", "is_remembered", "key", "review", "waiters")
+    __slots__ = ("asker", "is_remembered", "key", "review", "trust", "waiters")
 
-    def __init__(self, key: Key, review: Review, asker: str) -> None:
+    def __init__(self, key: Key, review: Review, asker: str, trust: object) -> None:
         self.key = key
         self.review = review
         self.asker = asker
+        self.trust = trust
         self.is_remembered = True
         self.waiters: list[_Waiter] = []
+
+    def tell(self, answer: Answer, usable_until: float) -> None:
+        """All who wait."""
+        for waiter in self.waiters:
+            waiter.resume(answer, usable_until)
 
 
 class _Run(Generic[T]):
@@ -331,25 +375,12 @@ class _Run(Generic[T]):
         self._steps.close()
 
 
-def _is_good(review: TokenReview, answer: TokenReviewAnswer) -> bool:
-    """Whether it lets anybody in: with a right audience if any was demanded (D29)."""
-    demanded = review.audiences
-    return answer.authenticated and (
-        not demanded or not set(demanded).isdisjoint(answer.audiences or ())
-    )
-
-
-def _requested_bytes(review: SubjectAccessReview) -> int:
-    """How long the strings are that the requester chooses."""
-    action = review.action
-    if isinstance(action, NonResourceAttributes):
-        texts: tuple[str, ...] = (action.verb, action.path)
-    else:
-        texts = (
-            *(action.verb, action.namespace, action.group, action.version),
-            *(action.resource, action.subresource, action.name),
-        )
-    return sum(len(text.encode("utf-8", "surrogateescape")) for text in texts)
+def _name(review: Review, answer: Answer) -> str:
+    """Whom it is about."""
+    if isinstance(review, SubjectAccessReview):
+        return review.user.name
+    user = answer.user if isinstance(answer, TokenReviewAnswer) else None
+    return user.name if user is not None else ""
 
 
 def _report(what: str, error: Exception) -> None:

@@ -41,6 +41,10 @@ class TtlCache(Generic[K, V]):
         if len(self._entries) > self._capacity:
             self._entries.popitem(last=False)
 
+    def drop(self, key: K) -> None:
+        """Forget what is there for `key`, if anything is."""
+        self._entries.pop(key, None)
+
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()

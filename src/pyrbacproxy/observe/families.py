@@ -125,6 +125,12 @@ def _reviews(metrics: Metrics) -> Iterator[Metric]:
         "review",
         metrics.review_failures,
     )
+    yield _counter(
+        "stale_reviews",
+        "Reviews answered past their time, because the API server is away.",
+        "review",
+        metrics.stale_reviews,
+    )
 
 
 def _clients(metrics: Metrics, gauges: Gauges) -> Iterator[Metric]:

@@ -78,6 +78,7 @@ class Metrics:
         "review_failures",
         "review_seconds",
         "sent_bytes",
+        "stale_reviews",
         "upstream_failures",
         "upstream_seconds",
     )
@@ -100,6 +101,7 @@ class Metrics:
             kind: Histogram(LATENCY_BOUNDS) for kind in (_TOKEN_REVIEW, _ACCESS_REVIEW)
         }
         self.review_failures = dict.fromkeys(self.review_seconds, 0)
+        self.stale_reviews = dict.fromkeys(self.review_seconds, 0)
         self.handshakes = dict.fromkeys(("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"), 0)
         self.handshake_failures = dict.fromkeys(
             ("tls_error", "plain_http", "timeout", "connection_lost"), 0
@@ -161,6 +163,10 @@ class Metrics:
         self.review_seconds[kind].add(seconds)
         if not is_answered:
             self.review_failures[kind] += 1
+
+    def used_stale(self, kind: str) -> None:
+        """An answer was used past its time; `kind` is the review's."""
+        self.stale_reviews[kind] += 1
 
     def shook_hands(self, version: str, failure: str) -> None:
         """A TLS handshake with a client is over: a version, or a failure, else ""."""
