@@ -40,8 +40,6 @@ def job(source: str) -> str:
 
 MIGRATION = ROOT / "packaging" / "migration.yaml"
 VERDICTS = ("same", "better", "different", "ours")
-# What a flag is, whatever was written about it, until it does what was written.
-_UNTIL_IT_WORKS = {Fate.LATER: "not supported yet", Fate.WITHOUT_EFFECT: "no effect"}
 
 
 def migration_flags() -> str:
@@ -55,7 +53,8 @@ def migration_flags() -> str:
 def _flag_row(flag: Flag, verdict: str, note: str) -> str:
     if flag.fate is Fate.DEAD:
         note = "no effect, and a warning that says so"
-    return f"| `--{flag.name}` | {_UNTIL_IT_WORKS.get(flag.fate, verdict)} | {note} |"
+    shown = "no effect" if flag.fate is Fate.WITHOUT_EFFECT else verdict
+    return f"| `--{flag.name}` | {shown} | {note} |"
 
 
 def migration_differences() -> str:

@@ -53,7 +53,6 @@ ALLOWED: dict[str, str] = {
     "config.options": "config.flag config.flag_table config.values",
     "config.flag_text": "config.flag config.flag_table config.options config.values",
     "config.findings": "",
-    "config.later": "config.findings config.flag config.flag_table config.options config.values",
     "config.address": "config.settings config.values",
     "config.listening": "config.address config.findings config.options config.settings "
     "http2.limits tls.contexts tls.names",

@@ -84,12 +84,9 @@ class Assembly:
         self._access_log = None if lines is None else _access_log(lines)
         self._watched_client = WatchedClient(self._client, self._metrics)
         self.issuer, judge_tokens = _oidc(settings, certificates)
-        self._reviewer = Reviewer(
-            self._watched_client,
-            settings.kube or KubeSettings(),
-            judge_tokens=judge_tokens,
-            stale=_stale(settings.kube, self._client, certificates, self._metrics),
-        )
+        kube = settings.kube or KubeSettings()
+        stale = _stale(kube, self._client, certificates, self._metrics)
+        self._reviewer = Reviewer(self._watched_client, kube, judge_tokens, stale)
         self._upstream_watch = UpstreamWatch()
         self.startup_gate: Look = lambda: Check("startup-gate")
         self.connector = _connector(settings, certificates.upstream)
@@ -284,13 +281,13 @@ def _oidc(
 
 
 def _stale(
-    kube: KubeSettings | None,
+    kube: KubeSettings,
     client: ApiClient | NoApiServer,
     certificates: Certificates,
     metrics: Metrics,
 ) -> "StaleReviews | None":
     """What is kept for when the API server is away; None when nothing is to be."""
-    if kube is None or not kube.stale_seconds or isinstance(client, NoApiServer):
+    if not kube.stale_seconds or isinstance(client, NoApiServer):
         return None
     # As above.
     from pyrbacproxy.kube.stale_reviews import StaleReviews  # noqa: PLC0415

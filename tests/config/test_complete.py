@@ -416,6 +416,15 @@ def test_dec_d15_is_bounded(folder: Folder, value: str, problem: str) -> None:
     assert found == (problem,)
 
 
+@pytest.mark.parametrize(
+    ("word", "choices"),
+    [("--logging-format=xml", "text, json"), ("--zpages-authorization=", "component, node")],
+)
+def test_a_value_must_be_among_the_choices(folder: Folder, word: str, choices: str) -> None:
+    found = problems(*USUAL, folder.kubeconfig, word)
+    assert found == (f"{word}: must be one of {choices}",)
+
+
 def test_a_rate_needs_a_burst(folder: Folder) -> None:
     found = problems(*USUAL, folder.kubeconfig, "--kube-api-qps=5")
     assert found == ("--kube-api-burst=0: must be positive when --kube-api-qps is",)

@@ -1,7 +1,7 @@
 import pytest
 
 from pyrbacproxy.config import flag_text
-from pyrbacproxy.config.flag import Fate, Flag, Group, Kind
+from pyrbacproxy.config.flag import Flag, Group, Kind
 from pyrbacproxy.config.flag_table import FLAGS, GROUPS
 from pyrbacproxy.config.flag_text import help_text, readme_list, shown_values, value_lines
 from pyrbacproxy.config.options import Options, parse
@@ -25,12 +25,6 @@ def test_help_says_type_default_and_meaning() -> None:
     assert "  -v, --v level\n" in text
     assert "--http2-disable\n" in text
     assert "One of text, json." in text
-
-
-def test_what_comes_later_is_said_so() -> None:
-    lines = {line.split("`")[1]: line for line in readme_list().splitlines() if "| `--" in line}
-    for flag in FLAGS.values():
-        assert ("Not supported yet." in lines[f"--{flag.name}"]) is (flag.fate is Fate.LATER)
 
 
 def test_the_readme_lists_every_flag_in_a_table() -> None:

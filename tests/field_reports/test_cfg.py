@@ -136,25 +136,3 @@ def test_fr69_a_flag_that_cannot_be_ends_the_start(
     ended = lab.run(*flags)
     assert ended.code == 1
     assert all(word in ended.err for word in words)
-
-
-# A value for each type that `--help` names.
-VALUES = {
-    "string": "x",
-    "stringArray": "RS512",
-    "duration": "1m",
-    "paths": "/x",
-    "name=bool,...": "ComponentStatusz=false",
-    "": "true",
-}
-
-
-def test_fr69_a_flag_without_its_function_is_not_ignored(lab: Lab) -> None:
-    """What --help calls not supported yet ends the start when it is given."""
-    text = lab.run("--help").out
-    later = re.findall(r"^ +(--[\w-]+) ?(\S*)\n +Not supported yet\.", text, re.MULTILINE)
-    assert later, "nothing is left for later: this test has done its work, delete it"
-    others = {"--ready-while-waiting": "false"}  # true is its default
-    ended = lab.run(*(f"{name}={others.get(name, VALUES[kind])}" for name, kind in later))
-    missed = [name for name, _ in later if f"not supported yet: {name}" not in ended.err]
-    assert (ended.code, missed) == (1, [])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
 from pyrbacproxy.authz.paths import PatternError, compile_pattern
-from pyrbacproxy.config import authz_file, forwarding, later, listening, oidc, pages, starting
+from pyrbacproxy.config import authz_file, forwarding, listening, oidc, pages, starting
 from pyrbacproxy.config.authz_file import AuthorizationFile
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.flag import Fate
@@ -51,7 +51,7 @@ class Problems:
 def complete(options: Options, environ: Mapping[str, str]) -> Settings | Problems:
     """The settings that the options mean, all defaults filled in, or all problems."""
     findings = Findings()
-    later.check(options, findings)
+    _check_choices(options, findings)
     _warn_of_idle_flags(options, findings)
     proxies = _proxies(environ, findings)
     secure = listening.listen_address(options, "secure-listen-address", findings)
@@ -237,6 +237,13 @@ def _limits(options: Options, findings: Findings) -> Limits:
         max_header_bytes=_positive_integer(options, "max-header-bytes", findings),
         max_connections=_positive_integer(options, "max-connections", findings),
     )
+
+
+def _check_choices(options: Options, findings: Findings) -> None:
+    for flag in FLAGS.values():
+        if flag.choices and options.text(flag.name) not in flag.choices:
+            known = ", ".join(flag.choices)
+            findings.problem(f"--{flag.name}={options.text(flag.name)}: must be one of {known}")
 
 
 def _positive(options: Options, flag: str, findings: Findings) -> float:

@@ -33,7 +33,6 @@ class Fate(Enum):
     """What becomes of a flag that is given."""
 
     WORKS = "works"
-    LATER = "parsed and checked; set to another value than its default it ends the start"
     WITHOUT_EFFECT = "accepted without effect, said once"
     DEAD = "a logging flag of old manifests: type-checked, warned about, without effect"
 

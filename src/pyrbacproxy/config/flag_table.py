@@ -25,10 +25,6 @@ def _time(name: str, default: str, what: str) -> Flag:
     return Flag(name, Kind.DURATION, default, what)
 
 
-def _later(flag: Flag) -> Flag:
-    return replace(flag, fate=Fate.LATER)
-
-
 def _without_effect(flag: Flag) -> Flag:
     return replace(flag, fate=Fate.WITHOUT_EFFECT)
 

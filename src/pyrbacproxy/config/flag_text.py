@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from pyrbacproxy.config.flag import Fate, Flag, Kind, Value
+from pyrbacproxy.config.flag import Flag, Kind, Value
 from pyrbacproxy.config.flag_table import FLAGS, GROUPS
 from pyrbacproxy.config.options import Options
 from pyrbacproxy.config.values import duration_text, quoted, without_password
@@ -20,7 +20,6 @@ _USAGE = """Usage:
 """
 _COLUMNS = 100
 _INDENT = " " * 10
-_NOT_YET = "Not supported yet. "
 _CLASSIFIED = "CLASSIFIED"
 
 
@@ -79,7 +78,7 @@ def shown_values(options: Options, flags: Iterable[Flag]) -> Iterator[tuple[str,
 
 def _meaning(flag: Flag) -> str:
     choices = f" One of {', '.join(flag.choices)}." if flag.choices else ""
-    return (_NOT_YET if flag.fate is Fate.LATER else "") + flag.what + choices
+    return flag.what + choices
 
 
 def _default(flag: Flag) -> str:
