@@ -68,6 +68,9 @@ class ManualLoop:
         self.timers.append(timer)
         return timer
 
+    def call_soon(self, callback: Callable[[], None]) -> "ManualTimer":
+        return self.call_at(self.now, callback)
+
     def advance(self, seconds: float) -> None:
         """Let time pass, and fire what falls due meanwhile, in order."""
         until = self.now + seconds

@@ -41,6 +41,19 @@ def test_what_is_not_taken_is_kept() -> None:
     assert [frame.payload for frame in made.feed(b"")] == [b"00000001", b"00000002"]
 
 
+def test_a_turn_has_an_end() -> None:
+    made = reader()
+    pings = b"".join(bytes(Frame(PING, 0, 0, b"%08d" % number)) for number in range(1000))
+    first = list(made.feed(pings))
+    assert made.is_held
+    second = list(made.feed(b""))
+    assert not made.is_held
+    assert [int(frame.payload) for frame in first + second] == list(range(1000))
+    heads = bytes(Frame(HEADERS, END_HEADERS, 1, b"abc")) * 100
+    assert len(list(made.feed(heads))) < 100
+    assert made.is_held
+
+
 @pytest.mark.parametrize("frame", [Frame(SETTINGS, 1, 0, b""), Frame(PING, 0, 0, bytes(8))])
 def test_who_does_not_begin_with_settings_is_told(frame: Frame) -> None:
     made = reader(greeted=False)

@@ -53,6 +53,21 @@ def test_a_buffer_that_fills_while_streams_are_sent_stops_them() -> None:
     assert len(talk.client.bodies[number]) == 16_384
 
 
+def test_what_was_gathered_is_written_when_it_is_much() -> None:
+    talk = Talk().exchange()
+    number = talk.ask()
+    streams = talk.connection._streams
+    streams.is_busy = True
+    streams.send_head(number, [(b":status", b"200"), (b"a", b"x" * 60_000)], ends=False)
+    assert not streams.is_overfull
+    assert talk.transport.sent == b""
+    streams.send_head(number, [(b"b", b"x" * 10_000)], ends=True)
+    assert not streams.is_overfull
+    assert len(talk.transport.sent) > 70_000
+    talk.connection.pause_writing()
+    assert streams.is_overfull
+
+
 class Queue(Users):
     """Gives the second upstream when the first is let go."""
 

@@ -93,8 +93,6 @@ class Http2Connection:
         else:
             self._fail(fault, "too weak a suite for HTTP/2")
 
-    # client_transport.Inner
-
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
         if self._stage is not _Stage.OPEN:
@@ -109,6 +107,9 @@ class Http2Connection:
         if self._stage is _Stage.OPEN:
             self._streams.write()
             self._settle()
+        if self._reader.is_held and self._stage is _Stage.OPEN:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._go_on)
 
     def eof_received(self) -> bool:
         """The client sends no more, and so gets no more: HTTP/2 needs both ways."""
@@ -131,16 +132,18 @@ class Http2Connection:
         self._streams.is_write_paused = False
         if self._stage is _Stage.OPEN:
             self._streams.pump()
-        if self._stage is _Stage.OPEN and not self._streams.is_write_paused:
-            self._transport.resume_reading()
-            self.data_received(b"")
+        self._go_on()
 
     def drain(self) -> None:
         """Open no more streams; finish those that are running, then close."""
         self._is_draining = True
         self._settle()
 
-    # The client's frames
+    def _go_on(self) -> None:
+        """Take what was held back: it was others' turn, or the client had to take something."""
+        if self._stage is _Stage.OPEN and not self._streams.is_write_paused:
+            self._transport.resume_reading()
+            self.data_received(b"")
 
     def _read(self, data: bytes) -> None:
         is_open = False
@@ -228,8 +231,6 @@ class Http2Connection:
         cost = settings_cost(frame.payload) if frame.kind == frames.SETTINGS else 1
         if not size and not self._budget.spend(cost):
             raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a flood of frames")
-
-    # The end
 
     def _settle(self) -> None:
         """Nothing is left to do for now: set the deadline for what is waited for."""

@@ -29,6 +29,9 @@ _PADDED = 0x8
 _PRIORITY = 0x20
 _HEADER_BYTES = 9
 _PRIORITY_BYTES = 5
+# What one turn may take, in frames; a head is worth as many. It is 20 ms, and a read may bring 2 s.
+_TURN = 512
+_HEAD_WEIGHT = 8
 # A block of the largest size in frames of the least size takes half as many.
 _MOST_CONTINUATIONS = 128
 
@@ -51,8 +54,9 @@ class FrameReader:
     """The frames of one client.
 
     `has_begun_block` tells that some of a header block is here, but not all; `has_settings`, that
-    the client has greeted us. `continuations` counts the CONTINUATION frames so far. Whoever stops
-    taking what `feed` gives finds the rest there with the next bytes, or none.
+    the client has greeted us; `is_held`, that more may be had at once, though not in this turn.
+    `continuations` counts the CONTINUATION frames so far. Whoever stops taking what `feed` gives
+    finds the rest there with the next bytes, or none.
     """
 
     __slots__ = (
@@ -65,6 +69,7 @@ class FrameReader:
         "_partial",
         "continuations",
         "has_settings",
+        "is_held",
     )
 
     def __init__(self, *, max_frame_bytes: int, max_block_bytes: int) -> None:
@@ -73,6 +78,7 @@ class FrameReader:
         self._partial = bytearray()
         self._has_preface = False
         self.has_settings = False
+        self.is_held = False
         # The HEADERS frame of a block that goes on, and the block so far.
         self._opening: Frame | None = None
         self._block = bytearray()
@@ -85,7 +91,9 @@ class FrameReader:
         return self._opening is not None or self._partial[3:4] == bytes((HEADERS,))
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that these bytes complete. Raises ConnectionFaultError."""
+        """The frames that these bytes complete, a turn's at most. Raises ConnectionFaultError."""
+        self.is_held = False
+        left = _TURN
         partial = self._partial
         partial += data
         if not self._has_preface:
@@ -96,6 +104,9 @@ class FrameReader:
             self._has_preface = True
             del partial[: len(PREFACE)]
         while len(partial) >= _HEADER_BYTES:
+            if left <= 0:
+                self.is_held = True
+                return
             size = int.from_bytes(partial[:3])
             if size > self._max_frame:
                 raise ConnectionFaultError(Code.FRAME_SIZE_ERROR, "a frame is too long")
@@ -105,6 +116,7 @@ class FrameReader:
             stream = int.from_bytes(partial[5:9]) & 0x7FFF_FFFF
             frame = Frame(partial[3], partial[4], stream, bytes(partial[_HEADER_BYTES:end]))
             del partial[:end]
+            left -= _HEAD_WEIGHT if frame.kind == HEADERS else 1
             whole = self._assembled(frame)
             if whole is not None:
                 yield whole
