@@ -97,6 +97,18 @@ def test_one_request_after_the_other() -> None:
     ] * 3
 
 
+def test_others_have_their_turn_between_pipelined_requests() -> None:
+    """Refused at once, a read of them is a second's work, and the next read is there by then."""
+    talk = Talk()
+    talk.down.data_received(GET.replace(b"/x", b"/deny") * 100)
+    assert 10 < len(talk.statuses) < 50
+    assert talk.transport.done == ["pause"]
+    assert talk.down.eof_received()
+    talk.loop.advance(0)
+    assert talk.statuses == [401] * 100
+    assert talk.transport.done == ["pause", "close"]
+
+
 def test_a_request_byte_by_byte() -> None:
     talk = Talk()
     for byte in POST + b"abc":
@@ -120,6 +132,7 @@ def test_pipelined_requests_are_answered_in_order_and_only_so_many_wait() -> Non
 def test_refusals_by_the_thousand_do_not_deepen_the_stack() -> None:
     talk = Talk()
     talk.down.data_received(DENY * 5000)
+    talk.loop.advance(0)
     assert talk.statuses == [401] * 5000
     assert talk.transport.done == []
 

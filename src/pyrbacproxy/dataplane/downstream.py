@@ -30,6 +30,11 @@ class Transport(Side, Protocol):
         ...
 
 
+# Requests answered at once that one turn may take: a read of refused ones is most of a second, and
+# the next read is there by then.
+_TURN = 32
+
+
 class _Stage(Enum):
     OPEN = auto()
     LINGERING = auto()
@@ -52,6 +57,7 @@ class Downstream:
         "_is_advancing",
         "_is_draining",
         "_is_in_head",
+        "_loop",
         "_peer",
         "_queue",
         "_services",
@@ -71,6 +77,7 @@ class Downstream:
         self._transport = transport
         self._services = services
         self._peer = peer
+        self._loop = loop
         self._queue = RequestQueue(max_head_bytes=services.limits.max_header_bytes)
         self._exchange: Exchange | None = None
         self._decisions = Decisions(services, self)
@@ -84,8 +91,6 @@ class Downstream:
         self.is_write_paused = False
         self._deadline = Deadline(loop, self._due)
         self._deadline.set(services.limits.idle_seconds)
-
-    # client_transport.Inner
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
@@ -140,8 +145,6 @@ class Downstream:
         self._is_draining = True
         self._advance()
 
-    # sinks.ClientSink
-
     @property
     def must_close(self) -> bool:
         """Whether the connection ends with this exchange."""
@@ -193,15 +196,19 @@ class Downstream:
         else:
             self._linger()
 
-    # One request after the other
-
     def _advance(self) -> None:
         """Work the queue off as far as it goes; a loop, for a refusal may be answered in it."""
         if self._is_advancing or self._stage is not _Stage.OPEN:
             return
         self._is_advancing = True
+        left = _TURN
         try:
             while self._stage is _Stage.OPEN and self._is_next_due():
+                left -= self._exchange is None
+                if left < 0:
+                    self.pause_reading(Reason.QUEUE)
+                    self._loop.call_soon(self._advance)
+                    return
                 self._take(self._queue.take())
         finally:
             self._is_advancing = False
@@ -218,8 +225,7 @@ class Downstream:
         exchange = self._exchange
         if isinstance(event, RequestReceived):
             if not event.framing.has_body:
-                # Its end, which the exchange knows of already.
-                self._queue.take()
+                self._queue.take()  # its end, which the exchange knows of already
             exchange, question = self._decisions.open(event, self._peer())
             self._begin(exchange)
             self._decisions.ask(exchange, question)
@@ -242,8 +248,7 @@ class Downstream:
         limits = self._services.limits
         if self._queue.has_begun_head and not self._has_ended:
             if not self._is_in_head:
-                # Once for each head, not for each byte of it (FR58).
-                self._is_in_head = True
+                self._is_in_head = True  # once for each head, not for each byte of it (FR58)
                 self._deadline.set(limits.read_header_seconds)
         elif self._is_draining and not (self._decisions.has_opened or self._has_ended):
             self._deadline.set(limits.first_request_seconds)
