@@ -237,7 +237,8 @@ def test_fr22_the_head_has_a_bound(lab: Lab, fields: list[Header]) -> None:
     proxy = lab.start(OPEN)
     with http2(proxy) as connection:
         answer = connection.ask(request("/large", *fields))
-        assert answer.status == 431 or answer.reset or connection.goaway
+        # Where so much more comes than is swallowed, the reset may overtake the last word.
+        assert answer.status == 431 or answer.reset or connection.has_ended
     with http2(proxy) as connection:
         assert connection.ask(OTHER).status == 200
     assert lab.upstream.targets == ["/other"]
