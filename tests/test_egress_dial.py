@@ -76,9 +76,13 @@ async def test_d34_tls_goes_through_the_tunnel_unseen() -> None:
 
 async def test_d34_a_proxy_may_have_tls_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     # The system's roots: another authority than the server's.
-    roots = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    OTHER_CA.configure_trust(roots)
-    monkeypatch.setattr(ssl, "create_default_context", lambda: roots)
+    made_with: list[ssl.SSLContext] = []
+
+    def load(context: ssl.SSLContext) -> None:
+        made_with.append(context)
+        OTHER_CA.configure_trust(context)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load)
     async with world(is_tls=True, proxy_context=serving(OTHER_CA)) as made:
         proxy = ProxyAddress("https", "localhost", made.proxy_port)
         assert await heard(Route("localhost", 6443, proxy), is_tls=True) == HELLO
@@ -86,6 +90,8 @@ async def test_d34_a_proxy_may_have_tls_of_its_own(monkeypatch: pytest.MonkeyPat
         proxy = ProxyAddress("https", "localhost", made.proxy_port)
         with pytest.raises(ssl.SSLCertVerificationError):
             await heard(Route("localhost", 6443, proxy), is_tls=True)
+    assert made_with
+    assert not any(context.verify_flags & ssl.VERIFY_X509_STRICT for context in made_with)
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,17 @@ async def _connect_to_proxy(
     context = None
     if proxy.scheme == "https":
         # In a thread: the system's roots are many.
-        context = await asyncio.to_thread(ssl.create_default_context)
+        context = await asyncio.to_thread(_system_roots)
     route = Route(proxy.host, proxy.port)
     return await _connect(make_protocol, route, context, handshake_seconds)
+
+
+def _system_roots() -> ssl.SSLContext:
+    # Not the library's default context: from Python 3.13 on that one refuses certificates that Go
+    # takes, such as those without an authority key identifier.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    return context
 
 
 async def _tunnel(
