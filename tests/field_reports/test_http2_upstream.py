@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -178,10 +177,8 @@ def test_fr56_readers_that_stop_hold_neither_memory_nor_the_others(h2c: Both) ->
 def test_fr56_an_upload_goes_as_fast_as_it_is_taken(h2c: Both) -> None:
     body = bytes(range(256)) * 4096 * 8
     with h2c.proxy.connect() as client:
-        sender = threading.Thread(target=client.send, args=(post("/in", body),))
-        sender.start()
+        client.send(post("/in", body))
         assert client.answer().status == 200
-        sender.join()
     assert h2c.upstream.requests[0].body == body
 
 
