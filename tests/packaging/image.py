@@ -189,6 +189,9 @@ def download(folder: Path, machine: str) -> None:
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    # pip judges markers by the Python that it runs on, and ours may be newer than the image's:
+    # aiohttp wants this one below 3.13.
+    needed.append("typing_extensions")
     tool(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
         *("--python-version", BASE_PYTHON, "--only-binary=:all:", "--dest", str(folder)),
