@@ -66,9 +66,11 @@ class Client:
     """One TLS connection that asks for files, with the context's certificate or with a token."""
 
     def __init__(self, port: int, context: ssl.SSLContext, token: str = "") -> None:
-        self._socket = context.wrap_socket(
-            socket.create_connection(("127.0.0.1", port), 10), server_hostname="localhost"
-        )
+        connection = socket.create_connection(("127.0.0.1", port), 10)
+        # As Go's clients and curl do. Else a small request waits behind the handshake's last flight
+        # until the proxy acknowledges that: 40 ms, unless it has a session ticket to send.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = context.wrap_socket(connection, server_hostname="localhost")
         self._line = f"Authorization: Bearer {token}\r\n" if token else ""
 
     def get(self, size: int) -> None:
