@@ -121,7 +121,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.peer_source": "peer tls.client_chain",
     "dataplane.request_queue": "http1.errors http1.parser",
     "http2.upstream_heads": "http1.errors http1.head http1.head_bytes http1.parser",
-    "http2.upstream_goaway": "http1.errors",
+    "http2.upstream_goaway": "http1.errors http2.frames",
     "http2.upstream_greeting": "",
     "http2.upstream_stream": "dataplane.deadline dataplane.limits dataplane.sinks http1.errors "
     "http1.framing http1.head http1.parser http2.upstream_heads",

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http2.frames import GOAWAY
 
 _HEADER_BYTES = 9
-_GOAWAY = 7
 _LEAST_BYTES = 8
 _MOST_BYTES = 16_384
 _ID_MASK = 0x7FFF_FFFF
@@ -51,7 +51,7 @@ class GoAways:
             if size > self._max_frame:
                 raise RemoteProtocolError("a frame is too long")
             end = position + _HEADER_BYTES + size
-            if data[position + 3] == _GOAWAY:
+            if data[position + 3] == GOAWAY:
                 if not _LEAST_BYTES <= size <= _MOST_BYTES:
                     raise RemoteProtocolError("a malformed GOAWAY")
                 if end > len(data):
