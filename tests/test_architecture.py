@@ -35,8 +35,8 @@ ALLOWED: dict[str, str] = {
     "config.settings dataplane.* egress_proxy handler http1.* http2.* kube.* measuring observe.* "
     "oidc.* peer record reviews tls.* user",
     "client_protocol": "dataplane.client_transport dataplane.downstream dataplane.peer_source "
-    "dataplane.secure_transport dataplane.services http2.connection http2.errors http2.limits "
-    "http2.prior_knowledge peer tls.client_chain tls.names",
+    "dataplane.secure_transport dataplane.services dataplane.sinks http2.connection http2.errors "
+    "http2.limits http2.prior_knowledge peer tls.client_chain tls.names",
     "commands.demo": "commands.arguments demo.*",
     "commands.arguments": "",
     "commands.terminal": "",
@@ -85,11 +85,12 @@ ALLOWED: dict[str, str] = {
     "dataplane.sinks dataplane.tunnel handler http1.* record",
     "dataplane.upstream": "dataplane.dial dataplane.heads dataplane.limits dataplane.pool "
     "dataplane.sinks dataplane.upstream_connection egress_proxy http1.parser",
-    "dataplane.upstream_connection": "dataplane.deadline dataplane.limits dataplane.sinks "
-    "dataplane.switched_upstream "
+    "dataplane.connection": "dataplane.deadline dataplane.limits",
+    "dataplane.upstream_connection": "dataplane.connection dataplane.deadline dataplane.limits "
+    "dataplane.sinks dataplane.switched_upstream "
     "http1.errors http1.framing http1.head http1.parser http1.writer",
     "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
-    "tls.engine",
+    "dataplane.sinks tls.engine",
     "dataplane.downstream": "dataplane.deadline dataplane.decisions dataplane.exchange "
     "dataplane.flow_control dataplane.half_closed dataplane.request_queue "
     "dataplane.response_side dataplane.services dataplane.sinks http1.errors http1.head "
@@ -110,12 +111,13 @@ ALLOWED: dict[str, str] = {
     "record",
     "dataplane.response_state": "",
     "dataplane.socket_options": "",
-    "dataplane.switched_upstream": "dataplane.deadline dataplane.limits dataplane.sinks "
+    "dataplane.switched_upstream": "dataplane.connection dataplane.limits dataplane.sinks "
     "dataplane.socket_options",
     "dataplane.tunnel": "dataplane.services dataplane.sinks record",
     "dataplane.sinks": "dataplane.flow_control dataplane.response_state http1.framing http1.head "
     "http1.parser http1.response record",
-    "dataplane.client_transport": "dataplane.deadline dataplane.limits dataplane.socket_options",
+    "dataplane.client_transport": "dataplane.connection dataplane.limits dataplane.sinks "
+    "dataplane.socket_options",
     "dataplane.decisions": "dataplane.decision_memory dataplane.exchange dataplane.services "
     "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",
     "dataplane.peer_source": "peer tls.client_chain",
@@ -156,8 +158,7 @@ ALLOWED: dict[str, str] = {
     "http2.connection": "dataplane.downstream dataplane.services "
     "http2.budget http2.engine http2.errors http2.frames http2.limits http2.patience "
     "http2.request_head http2.requests http2.stream http2.streams peer",
-    "http2.prior_knowledge": "dataplane.client_transport dataplane.deadline dataplane.limits "
-    "http2.frames",
+    "http2.prior_knowledge": "dataplane.deadline dataplane.limits dataplane.sinks http2.frames",
     "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
     "admin.negotiation admin.version handler http1.head http1.response record refusals reviews",
     "admin.access": "admin.attributes authn.authenticator authz.attributes authz.authorizer "

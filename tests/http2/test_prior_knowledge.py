@@ -1,7 +1,7 @@
 import pytest
 
-from pyrbacproxy.dataplane.client_transport import Inner
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
 from tests.dataplane.test_client_transport import InnerTape

@@ -1,47 +1,18 @@
 """The TCP side of a client connection, with or without TLS on top (`secure_transport`).
 
-It serves an `Inner` with plaintext and looks like a transport to it. A write buffer that does not
-shrink is cut here, so that nobody who stops reading can hold a connection.
+It serves an `Inner` with plaintext and looks like a transport to it.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
 
-from pyrbacproxy.dataplane.deadline import StallWatch
+from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
 
 
-class Inner(Protocol):
-    """What is served over a client connection."""
-
-    def data_received(self, data: bytes) -> None:
-        """Some plaintext."""
-        ...
-
-    def eof_received(self) -> bool:
-        """The client sends no more; true keeps the other direction open. Called once."""
-        ...
-
-    def connection_lost(self) -> None:
-        """Closed, by whomever."""
-        ...
-
-    def pause_writing(self) -> None:
-        """The write buffer is over its mark."""
-        ...
-
-    def resume_writing(self) -> None:
-        """The write buffer is low again."""
-        ...
-
-    def drain(self) -> None:
-        """Finish what is running, then close."""
-        ...
-
-
-class ClientTransport(asyncio.Protocol):
+class ClientTransport(Connection):
     """One client's connection without TLS.
 
     `make_inner(transport)` is called when the connection can carry plaintext and returns what
@@ -57,30 +28,20 @@ class ClientTransport(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[["ClientTransport"], None],
     ) -> None:
+        super().__init__(limits, loop)
         self._make_inner = make_inner
-        self._limits = limits
-        self._loop = loop
         self._on_closed = on_closed
-        self._transport: asyncio.Transport | None = None
         self._inner: Inner | None = None
         self._is_deaf = False
         self._swallowed_bytes = 0
         self._has_ended = False
-        self._stall = StallWatch(
-            loop,
-            limits.write_stall_seconds,
-            pending_bytes=self._pending_bytes,
-            stalled=self.abort,
-        )
         self.peer_address = ""
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """TCP is there."""
-        tcp = cast("asyncio.Transport", transport)
-        tcp.set_write_buffer_limits(self._limits.write_high_water_bytes)
-        self._transport = tcp
+        super().connection_made(transport)
         self.peer_address = _plain_address(transport.get_extra_info("peername"))
         self._connected()
 
@@ -96,10 +57,9 @@ class ClientTransport(asyncio.Protocol):
         self._end()
         return True
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """TCP is gone."""
-        self._transport = None
-        self._stall.cancel()
+        super().connection_lost(exc)
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.connection_lost()
@@ -107,13 +67,13 @@ class ClientTransport(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
-        self._stall.start()
+        super().pause_writing()
         if self._inner is not None:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
-        self._stall.stop()
+        super().resume_writing()
         if self._inner is not None:
             self._inner.resume_writing()
 
@@ -122,21 +82,6 @@ class ClientTransport(asyncio.Protocol):
     def hand_over(self, inner: Inner) -> None:
         """Let this one serve from now on."""
         self._inner = inner
-
-    def write(self, *pieces: bytes | memoryview) -> None:
-        """Send; on a lost connection bytes vanish."""
-        if self._transport is not None:
-            self._transport.writelines(pieces)
-
-    def pause_reading(self) -> None:
-        """Read no more."""
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read on."""
-        if self._transport is not None:
-            self._transport.resume_reading()
 
     def serve(self, user: Inner) -> None:
         """Be one side of a tunnel from now on, of which `user` is the end; a `sinks.Side`."""
@@ -177,11 +122,6 @@ class ClientTransport(asyncio.Protocol):
             reset_on_close(self._transport)
             self._shut(self._transport)
 
-    def abort(self) -> None:
-        """Close at once, whatever is unsent."""
-        if self._transport is not None:
-            self._transport.abort()
-
     # What the listener sees
 
     def drain(self) -> None:
@@ -216,9 +156,6 @@ class ClientTransport(asyncio.Protocol):
         self._is_deaf = True
         self._stall.start()
         transport.close()
-
-    def _pending_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
 
 def _plain_address(peername: tuple[str, int] | None) -> str:

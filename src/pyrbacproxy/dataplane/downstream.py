@@ -42,7 +42,7 @@ class _Stage(Enum):
 
 
 class Downstream:
-    """One client connection's exchanges; a `client_transport.Inner` and a `sinks.ClientSink`.
+    """One client connection's exchanges; a `sinks.Inner` and a `sinks.ClientSink`.
 
     `peer` is asked for each request (`PeerSource`, or a constant without TLS).
     """

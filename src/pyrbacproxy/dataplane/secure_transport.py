@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from OpenSSL import SSL
 
-from pyrbacproxy.dataplane.client_transport import ClientTransport, Inner
+from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.tls.engine import PlainHttpError, ServerEngine, TlsError
 
 _LOG = logging.getLogger(__name__)

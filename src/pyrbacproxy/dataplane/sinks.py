@@ -32,31 +32,39 @@ class ByteSink(Protocol):
         ...
 
 
-class SideUser(Protocol):
-    """Who is told what comes from one side of a tunnel."""
+class Inner(Protocol):
+    """Who serves a connection, its TLS taken off."""
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes."""
+        """Some plaintext."""
         ...
 
     def eof_received(self) -> bool:
-        """This side sends no more; false: nor does it get any more."""
+        """The peer sends no more; true keeps the other direction open. Called once."""
         ...
 
-    def connection_lost(self, failure: str = "") -> None:
-        """Closed, by whomever; `failure`: by us, for this reason."""
+    def connection_lost(self) -> None:
+        """Closed, by whomever."""
         ...
 
     def pause_writing(self) -> None:
-        """Its write buffer is over its mark."""
+        """The write buffer is over its mark."""
         ...
 
     def resume_writing(self) -> None:
-        """Its write buffer is low again."""
+        """The write buffer is low again."""
         ...
 
     def drain(self) -> None:
-        """We are shutting down."""
+        """Finish what is running, then close."""
+        ...
+
+
+class SideUser(Inner, Protocol):
+    """Who is told what comes from one side of a tunnel."""
+
+    def connection_lost(self, failure: str = "") -> None:
+        """Closed, by whomever; `failure`: by us, for this reason."""
         ...
 
 

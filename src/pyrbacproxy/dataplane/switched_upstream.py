@@ -2,19 +2,19 @@
 
 import asyncio
 
-from pyrbacproxy.dataplane.deadline import StallWatch
+from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Piece, SideUser
+from pyrbacproxy.dataplane.sinks import SideUser
 from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
 
 
-class SwitchedUpstream(asyncio.Protocol):
+class SwitchedUpstream(Connection):
     """The upstream's side of a tunnel; a `sinks.Side`. `transport` is None if it is lost already.
 
     `is_write_paused`: the transport's buffer is over its mark.
     """
 
-    __slots__ = ("_is_write_paused", "_stall", "_transport", "_user")
+    __slots__ = ("_is_write_paused", "_user")
 
     def __init__(
         self,
@@ -24,15 +24,9 @@ class SwitchedUpstream(asyncio.Protocol):
         *,
         is_write_paused: bool = False,
     ) -> None:
-        self._transport = transport
+        super().__init__(limits, loop, transport)
         self._is_write_paused = is_write_paused
         self._user: SideUser | None = None
-        self._stall = StallWatch(
-            loop,
-            limits.write_stall_seconds,
-            pending_bytes=self._pending_bytes,
-            stalled=self._stalled,
-        )
 
     # sinks.Side
 
@@ -46,22 +40,6 @@ class SwitchedUpstream(asyncio.Protocol):
         probe_when_quiet(self._transport)
         if self._is_write_paused:
             self._stall.start()
-
-    def write(self, *pieces: Piece) -> None:
-        """Send; on a lost connection bytes vanish."""
-        if self._transport is not None:
-            for piece in pieces:
-                self._transport.write(piece)
-
-    def pause_reading(self) -> None:
-        """Read no more."""
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read on."""
-        if self._transport is not None:
-            self._transport.resume_reading()
 
     def end_sending(self) -> bool:
         """Flush and say that no more comes; TLS in asyncio can't say it without a close."""
@@ -80,7 +58,7 @@ class SwitchedUpstream(asyncio.Protocol):
         """Close at once, by a reset."""
         if self._transport is not None:
             reset_on_close(self._transport)
-            self._transport.abort()
+            self.abort()
 
     # asyncio.Protocol
 
@@ -95,34 +73,28 @@ class SwitchedUpstream(asyncio.Protocol):
             return False
         return self._user.eof_received() and self._transport.can_write_eof()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Closed, by whomever."""
-        self._lose("")
+        super().connection_lost(exc)
+        self._tell_loss("")
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
-        self._stall.start()
+        super().pause_writing()
         if self._user is not None:
             self._user.pause_writing()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
-        self._stall.stop()
+        super().resume_writing()
         if self._user is not None:
             self._user.resume_writing()
 
-    def _lose(self, failure: str) -> None:
-        self._transport = None
-        self._stall.cancel()
+    def _stalled(self) -> None:
+        self._tell_loss("upstream stopped reading")
+        self.abort()
+
+    def _tell_loss(self, failure: str) -> None:
         user, self._user = self._user, None
         if user is not None:
             user.connection_lost(failure)
-
-    def _pending_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def _stalled(self) -> None:
-        transport = self._transport
-        self._lose("upstream stopped reading")
-        if transport is not None:
-            transport.abort()

@@ -1,9 +1,10 @@
 """The `asyncio.Protocol` towards the upstream: one HTTP/1.1 connection."""
 
 import asyncio
-from typing import Protocol, cast
+from typing import Protocol
 
-from pyrbacproxy.dataplane.deadline import Deadline, StallWatch
+from pyrbacproxy.dataplane.connection import Connection
+from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
 from pyrbacproxy.dataplane.switched_upstream import SwitchedUpstream
@@ -41,7 +42,7 @@ class Keeper(Protocol):
         ...
 
 
-class UpstreamConnection(asyncio.Protocol):
+class UpstreamConnection(Connection):
     """One connection: an `UpstreamSink` while an exchange has it, else idle or closed."""
 
     __slots__ = (
@@ -53,15 +54,13 @@ class UpstreamConnection(asyncio.Protocol):
         "_keeper",
         "_method",
         "_parser",
-        "_stall",
-        "_transport",
         "_user",
         "is_reused",
     )
 
     def __init__(self, keeper: Keeper) -> None:
+        super().__init__(keeper.limits, keeper.loop)
         self._keeper = keeper
-        self._transport: asyncio.Transport | None = None
         self._user: UpstreamUser | None = None
         # Made when a response needs one.
         self._parser: ResponseParser | None = None
@@ -73,20 +72,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._framing = NO_BODY
         self.is_reused = False
         self._idle = Deadline(keeper.loop, self.close)
-        self._stall = StallWatch(
-            keeper.loop,
-            keeper.limits.write_stall_seconds,
-            pending_bytes=self._pending_bytes,
-            stalled=self._stalled,
-        )
 
     # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, TLS handshake included."""
-        tcp = cast("asyncio.Transport", transport)
-        tcp.set_write_buffer_limits(self._keeper.limits.write_high_water_bytes)
-        self._transport = tcp
 
     def data_received(self, data: bytes) -> None:
         """Some of a response."""
@@ -126,9 +113,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Closed, by whomever."""
-        self._transport = None
+        super().connection_lost(exc)
         self._idle.cancel()
-        self._stall.cancel()
         self._keeper.forget(self)
         if self._user is not None:
             self._lose("upstream closed early" if exc is None else "upstream connection lost")
@@ -136,14 +122,14 @@ class UpstreamConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
         self._is_write_paused = True
-        self._stall.start()
+        super().pause_writing()
         if self._user is not None:
             self._user.upstream_paused()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
         self._is_write_paused = False
-        self._stall.stop()
+        super().resume_writing()
         if self._user is not None:
             self._user.upstream_resumed()
 
@@ -182,14 +168,12 @@ class UpstreamConnection(asyncio.Protocol):
     def pause_reading(self) -> None:
         """Stop reading the answer."""
         self._is_read_paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        super().pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading it."""
         self._is_read_paused = False
-        if self._transport is not None:
-            self._transport.resume_reading()
+        super().resume_reading()
 
     def release(self) -> Released:
         """Let go of the connection, which is no HTTP any more, for a tunnel."""
@@ -208,8 +192,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._user = None
         self._parser = None
         self._keeper.forget(self)
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
 
     def rest(self, seconds: float) -> None:
         """Be idle for at most so long."""
@@ -285,9 +268,6 @@ class UpstreamConnection(asyncio.Protocol):
             max_head_bytes=keeper.limits.max_header_bytes,
             known=keeper.known_responses,
         )
-
-    def _pending_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _stalled(self) -> None:
         self._lose("upstream stopped reading")

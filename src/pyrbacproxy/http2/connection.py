@@ -37,7 +37,7 @@ class _Stage(Enum):
 
 
 class Http2Connection:
-    """One client connection's streams; a `client_transport.Inner`.
+    """One client connection's streams; a `sinks.Inner`.
 
     `peer` is asked for each request. `fault` ends the connection at once (a suite of TLS that is
     too weak).

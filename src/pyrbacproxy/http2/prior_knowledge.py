@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from pyrbacproxy.dataplane.client_transport import Inner
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.http2.frames import PREFACE
 
 
@@ -23,7 +23,7 @@ class Host(Protocol):
 
 
 class PriorKnowledge:
-    """Waits for the first bytes and hands the connection over; a `client_transport.Inner`.
+    """Waits for the first bytes and hands the connection over; a `sinks.Inner`.
 
     Most clients are known by their first byte. `http1` and `http2` make what serves it then.
     """
