@@ -81,8 +81,8 @@ ALLOWED: dict[str, str] = {
     "dataplane.limits": "",
     "dataplane.flow_control": "",
     "dataplane.pool": "",
-    "dataplane.exchange": "dataplane.request_side dataplane.response_state dataplane.services "
-    "dataplane.sinks dataplane.tunnel handler http1.* record",
+    "dataplane.exchange": "dataplane.malformed dataplane.request_side dataplane.response_state "
+    "dataplane.services dataplane.sinks dataplane.tunnel handler http1.* record",
     "dataplane.upstream": "dataplane.dial dataplane.heads dataplane.limits dataplane.pool "
     "dataplane.sinks dataplane.upstream_connection egress_proxy http1.parser",
     "dataplane.connection": "dataplane.deadline dataplane.limits",
@@ -91,8 +91,11 @@ ALLOWED: dict[str, str] = {
     "http1.errors http1.framing http1.head http1.parser http1.writer",
     "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
     "dataplane.sinks tls.engine",
-    "dataplane.downstream": "dataplane.deadline dataplane.decisions dataplane.exchange "
-    "dataplane.flow_control dataplane.half_closed dataplane.request_queue "
+    "dataplane.malformed": "http1.response record",
+    "dataplane.persistence": "dataplane.deadline dataplane.limits dataplane.request_queue "
+    "dataplane.sinks",
+    "dataplane.downstream": "dataplane.decisions dataplane.exchange dataplane.flow_control "
+    "dataplane.half_closed dataplane.malformed dataplane.persistence dataplane.request_queue "
     "dataplane.response_side dataplane.services dataplane.sinks http1.errors http1.head "
     "http1.parser http1.writer peer record",
     "dataplane.listener": "dataplane.client_transport dataplane.limits",
@@ -151,11 +154,11 @@ ALLOWED: dict[str, str] = {
     "http2.head_block http2.outbox http2.response record",
     "http2.streams": "dataplane.sinks http2.budget http2.engine http2.errors http2.head_block "
     "http2.stream",
-    "http2.requests": "dataplane.decisions dataplane.exchange dataplane.services http1.errors "
+    "http2.requests": "dataplane.decisions dataplane.malformed dataplane.services http1.errors "
     "http1.parser http1.response http2.errors http2.head_block http2.request_head "
     "http2.response http2.stream peer",
     "http2.patience": "dataplane.deadline dataplane.limits",
-    "http2.connection": "dataplane.downstream dataplane.services "
+    "http2.connection": "dataplane.services dataplane.sinks "
     "http2.budget http2.engine http2.errors http2.frames http2.limits http2.patience "
     "http2.request_head http2.requests http2.stream http2.streams peer",
     "http2.prior_knowledge": "dataplane.deadline dataplane.limits dataplane.sinks http2.frames",
@@ -318,8 +321,8 @@ PURE = (
     "tls.certificate tls.names tls.pem tls.engine tls.client_chain "
     "dataplane.limits dataplane.flow_control "
     "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
-    "dataplane.heads dataplane.request_side dataplane.response_side dataplane.response_state "
-    "dataplane.services dataplane.sinks dataplane.tunnel "
+    "dataplane.heads dataplane.malformed dataplane.request_side dataplane.response_side "
+    "dataplane.response_state dataplane.services dataplane.sinks dataplane.tunnel "
     "dataplane.peer_source dataplane.request_queue http2.budget http2.engine http2.errors "
     "http2.frames http2.head_block http2.limits http2.outbox http2.request_head http2.response "
     "http2.response_head http2.upstream_decoder http2.upstream_goaway http2.upstream_heads "

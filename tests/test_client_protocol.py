@@ -92,10 +92,11 @@ def test_the_first_bytes_choose_where_there_is_no_tls() -> None:
 
 
 def test_nothing_is_looked_for_where_http2_is_off() -> None:
-    plain = Talk(None).connect()
+    talk = Talk(None)
+    plain = talk.connect()
     assert isinstance(plain._inner, Downstream)
     plain.data_received(PREFACE)
-    assert plain._inner._stage.name == "LINGERING"
+    assert talk.tcp.done == ["resume", "eof"]
 
 
 def test_the_library_is_not_there_before_it_is_needed() -> None:

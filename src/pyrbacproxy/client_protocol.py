@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 
 from pyrbacproxy.dataplane.client_transport import ClientTransport
-from pyrbacproxy.dataplane.downstream import Downstream, Transport
+from pyrbacproxy.dataplane.downstream import Downstream
 from pyrbacproxy.dataplane.peer_source import PeerSource
 from pyrbacproxy.dataplane.secure_transport import SecureTransport
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Inner
+from pyrbacproxy.dataplane.sinks import Inner, Transport
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pyrbacproxy.dataplane.exchange import refusal
+from pyrbacproxy.dataplane.exchange import Exchange
 from pyrbacproxy.dataplane.flow_control import Reason
+from pyrbacproxy.dataplane.malformed import refusal
 from pyrbacproxy.dataplane.request_side import RequestState
 from pyrbacproxy.dataplane.sinks import Ending, Released
 from pyrbacproxy.handler import Forward
@@ -413,7 +414,8 @@ def test_no_second_answer() -> None:
 
 
 def test_a_dialogue_knows_when_the_request_has_ended() -> None:
-    assert Dialogue().exchange.is_request_ended
+    exchange: Exchange = Dialogue().exchange
+    assert exchange.is_request_ended
     talk = Dialogue(b"POST", length(1))
     assert not talk.exchange.is_request_ended
     assert talk.exchange.request_side.state is RequestState.RECEIVING

@@ -24,17 +24,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Decisions:
-    """Opens exchanges for `client` and has them decided. One per connection.
+    """Opens exchanges for `client` and has them decided. One per connection."""
 
-    `has_opened` tells whether there was one yet.
-    """
-
-    __slots__ = ("_client", "_known", "_known_bytes", "_known_peer", "_services", "has_opened")
+    __slots__ = ("_client", "_known", "_known_bytes", "_known_peer", "_services")
 
     def __init__(self, services: Services, client: ClientSink) -> None:
         self._services = services
         self._client = client
-        self.has_opened = False
         # What `recall` found last: a connection mostly asks the same again, and comparing costs a
         # fifth of looking up. Nothing of it outlives the connection.
         self._known: Remembered | None = None
@@ -78,7 +74,6 @@ class Decisions:
         exchange.cancel = services.runner.run(steps, question.peer.address, done)
 
     def _exchange(self, question: Question, *, keeps_alive: bool) -> Exchange:
-        self.has_opened = True
         received, services = question.received, self._services
         record = ExchangeRecord(
             question.peer.address,

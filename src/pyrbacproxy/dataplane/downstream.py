@@ -2,18 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from enum import Enum, auto
-from typing import Literal, Protocol
+from typing import Literal
 
-from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.decisions import Decisions
-from pyrbacproxy.dataplane.exchange import Exchange, malformed, refusal
+from pyrbacproxy.dataplane.exchange import Exchange
 from pyrbacproxy.dataplane.flow_control import Brake, Reason
 from pyrbacproxy.dataplane.half_closed import HalfClosed
+from pyrbacproxy.dataplane.malformed import malformed, refusal
+from pyrbacproxy.dataplane.persistence import Persistence
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Released, Side
+from pyrbacproxy.dataplane.sinks import Ending, Released, Transport
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import RequestHead
@@ -21,24 +21,9 @@ from pyrbacproxy.http1.parser import END, End, RequestReceived, Trailers
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import ExchangeRecord
 
-
-class Transport(Side, Protocol):
-    """What of a `client_transport.ClientTransport` is used."""
-
-    def linger(self) -> None:
-        """End the sending and swallow what still comes, until closed."""
-        ...
-
-
 # Requests answered at once that one turn may take: a read of refused ones is most of a second, and
 # the next read is there by then.
 _TURN = 32
-
-
-class _Stage(Enum):
-    OPEN = auto()
-    LINGERING = auto()
-    CLOSED = auto()
 
 
 class Downstream:
@@ -49,19 +34,15 @@ class Downstream:
 
     __slots__ = (
         "_brake",
-        "_deadline",
         "_decisions",
         "_exchange",
         "_half_closed",
-        "_has_ended",
         "_is_advancing",
-        "_is_draining",
-        "_is_in_head",
         "_loop",
         "_peer",
+        "_persistence",
         "_queue",
         "_services",
-        "_stage",
         "_transport",
         "is_write_paused",
     )
@@ -79,22 +60,21 @@ class Downstream:
         self._peer = peer
         self._loop = loop
         self._queue = RequestQueue(max_head_bytes=services.limits.max_header_bytes)
+        self._persistence = Persistence(
+            transport, self._queue, services.limits, loop=loop, due=self._due
+        )
         self._exchange: Exchange | None = None
         self._decisions = Decisions(services, self)
         self._half_closed: HalfClosed | None = None
         self._brake = Brake()
-        self._stage = _Stage.OPEN
-        self._has_ended = False
         self._is_advancing = False
-        self._is_draining = False
-        self._is_in_head = False
         self.is_write_paused = False
-        self._deadline = Deadline(loop, self._due)
-        self._deadline.set(services.limits.idle_seconds)
+
+    # sinks.Inner
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
-        if self._stage is not _Stage.OPEN:
+        if not self._persistence.is_open:
             return
         if self._exchange is None and self._queue.is_idle and not self.is_write_paused:
             known = self._decisions.recall(data, self._peer())
@@ -110,10 +90,10 @@ class Downstream:
 
     def eof_received(self) -> bool:
         """The client sends no more; true keeps the other direction open."""
-        self._has_ended = True
+        self._persistence.has_ended = True
         exchange = self._exchange
-        if self._stage is not _Stage.OPEN or exchange is None:
-            return self._stage is _Stage.OPEN and self._queue.has_more
+        if exchange is None or not self._persistence.is_open:
+            return self._persistence.is_open and self._queue.has_more
         if not exchange.request_side.is_ended:
             exchange.client_gone()
             return False
@@ -122,8 +102,7 @@ class Downstream:
 
     def connection_lost(self) -> None:
         """Closed, by whomever."""
-        self._stage = _Stage.CLOSED
-        self._deadline.cancel()
+        self._persistence.let_go()
         if self._exchange is not None:
             self._exchange.client_gone()
 
@@ -142,13 +121,15 @@ class Downstream:
 
     def drain(self) -> None:
         """Finish what is running, then close."""
-        self._is_draining = True
+        self._persistence.is_draining = True
         self._advance()
+
+    # sinks.ClientSink
 
     @property
     def must_close(self) -> bool:
         """Whether the connection ends with this exchange."""
-        return self._is_draining or (self._has_ended and not self._queue.has_more)
+        return self._persistence.is_last
 
     def response_side(self, record: ExchangeRecord, request: RequestHead) -> ResponseSide:
         """What writes the response."""
@@ -166,15 +147,15 @@ class Downstream:
 
     def wake_after(self, seconds: float) -> None:
         """Wake the exchange after so many seconds."""
-        self._deadline.set(seconds)
+        self._persistence.wake_after(seconds)
 
     def release(self) -> Released:
         """Let go of the connection; HTTP is over on it."""
-        self._stage, self._exchange, self._half_closed = _Stage.CLOSED, None, None
-        self._deadline.cancel()
+        self._exchange = self._half_closed = None
+        self._persistence.let_go()
         self.resume_reading(*self._brake.reasons)
-        rest = self._queue.take_rest()
-        return Released(self._transport, rest, self._has_ended, self.is_write_paused)
+        rest, has_ended = self._queue.take_rest(), self._persistence.has_ended
+        return Released(self._transport, rest, has_ended, self.is_write_paused)
 
     def finished(self, ending: Ending) -> None:
         """The exchange is over: the next one, or the end."""
@@ -183,27 +164,28 @@ class Downstream:
         if is_held := bool(self._brake.reasons):
             self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
         if ending is Ending.ABORT:
-            self._stage = _Stage.CLOSED
-            self._transport.cut()
-        elif ending is Ending.KEEP_ALIVE and not self.must_close:
+            self._persistence.cut()
+        elif ending is Ending.KEEP_ALIVE and not self._persistence.is_last:
             if not is_held and self._queue.is_idle:
                 # As `_advance` would, with less looking around: the usual case.
-                self._deadline.set(self._services.limits.idle_seconds)
+                self._persistence.idle()
             else:
                 self._advance()
         elif exchange is not None and exchange.request_side.is_ended and not self._queue:
-            self._close()
+            self._persistence.close()
         else:
-            self._linger()
+            self._persistence.linger()
+
+    # The queue
 
     def _advance(self) -> None:
         """Work the queue off as far as it goes; a loop, for a refusal may be answered in it."""
-        if self._is_advancing or self._stage is not _Stage.OPEN:
+        if self._is_advancing or not self._persistence.is_open:
             return
         self._is_advancing = True
         left = _TURN
         try:
-            while self._stage is _Stage.OPEN and self._is_next_due():
+            while self._persistence.is_open and self._is_next_due():
                 left -= self._exchange is None
                 if left < 0:
                     self.pause_reading(Reason.QUEUE)
@@ -212,7 +194,7 @@ class Downstream:
                 self._take(self._queue.take())
         finally:
             self._is_advancing = False
-        if self._stage is _Stage.OPEN:
+        if self._persistence.is_open:
             self._settle()
 
     def _is_next_due(self) -> bool:
@@ -238,59 +220,32 @@ class Downstream:
             _tell_rest(exchange, event)
 
     def _settle(self) -> None:
-        """The queue stands still: read on, and set the deadline for what is waited for."""
+        """The queue stands still: read on, and wait for what is missing."""
         if not self._queue:
             self.resume_reading(Reason.QUEUE)
-        if self._exchange is not None:
-            if self._has_ended and not self._exchange.request_side.is_ended:
-                self._exchange.client_gone()
-            return
-        limits = self._services.limits
-        if self._queue.has_begun_head and not self._has_ended:
-            if not self._is_in_head:
-                self._is_in_head = True  # once for each head, not for each byte of it (FR58)
-                self._deadline.set(limits.read_header_seconds)
-        elif self._is_draining and not (self._decisions.has_opened or self._has_ended):
-            self._deadline.set(limits.first_request_seconds)
-        elif self.must_close:
-            self._close()
-        else:
-            self._deadline.set(limits.idle_seconds)
+        if self._exchange is None:
+            self._persistence.wait()
+        elif self._persistence.has_ended and not self._exchange.request_side.is_ended:
+            self._exchange.client_gone()
 
     def _begin(self, exchange: Exchange) -> None:
-        self._deadline.clear()
-        self._is_in_head = False
+        self._persistence.begin()
         self._exchange = exchange
-        if self._has_ended:
+        if self._persistence.has_ended:
             self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a head that is none; nothing after it is served."""
         _answer_malformed(self._transport, self._services, self._peer(), fault.status)
-        self._linger()
+        self._persistence.linger()
 
     def _due(self) -> None:
-        """The deadline has come."""
+        """A time is over: the exchange's, or ours."""
         waker = self._half_closed or self._exchange
         if waker is None:
-            self._close()
+            self._persistence.close()
         else:
             waker.woken()
-
-    def _linger(self) -> None:
-        """Our last word is said, but the client may still be talking."""
-        self._stage = _Stage.LINGERING
-        self._queue.clear()
-        self._transport.linger()
-        if self._has_ended:
-            self._close()
-        else:
-            self._deadline.set(self._services.limits.linger_seconds)
-
-    def _close(self) -> None:
-        self._stage = _Stage.CLOSED
-        self._deadline.clear()
-        self._transport.close()
 
 
 def _tell_rest(exchange: Exchange, event: bytes | Trailers | Literal[End.END]) -> None:

@@ -14,6 +14,7 @@ exchange is over when the response is, and the request too unless the connection
 from collections.abc import Callable
 from http import HTTPStatus
 
+from pyrbacproxy.dataplane.malformed import refusal
 from pyrbacproxy.dataplane.request_side import RequestSide, RequestState
 from pyrbacproxy.dataplane.response_state import ResponseState
 from pyrbacproxy.dataplane.services import Services
@@ -23,32 +24,13 @@ from pyrbacproxy.handler import Respond, Verdict
 from pyrbacproxy.http1.framing import Framing
 from pyrbacproxy.http1.head import RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
-from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+from pyrbacproxy.http1.response import Response
+from pyrbacproxy.record import Decided, ExchangeRecord
 
 _SWITCHING_PROTOCOLS = 101
 _ENDED = RequestState.ENDED
 _DONE = ResponseState.DONE
 _BAD_GATEWAY = Response(502)
-
-
-def refusal(status: int) -> Response:
-    """Our answer to a client that broke the protocol: the status in words; the connection ends."""
-    return text(status, f"{status} {HTTPStatus(status).phrase}", must_close=True)
-
-
-def malformed(peer_address: str, status: int, instant: float) -> ExchangeRecord:
-    """The record of a request that never became an exchange; `instant` is monotonic seconds."""
-    return ExchangeRecord(
-        peer_address,
-        "",
-        "",
-        decided=Decided(Outcome.REFUSED),
-        status=status,
-        started_at=instant,
-        ended_at=instant,
-        failure="malformed request",
-    )
 
 
 class Exchange:

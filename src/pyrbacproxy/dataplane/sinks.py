@@ -100,6 +100,14 @@ class Side(Protocol):
         ...
 
 
+class Transport(Side, Protocol):
+    """A client's connection, as whoever serves it needs it."""
+
+    def linger(self) -> None:
+        """End the sending and swallow what still comes, until closed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Released:
     """A connection that HTTP has let go of, and what must be known of it.

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 from enum import Enum, auto
 
-from pyrbacproxy.dataplane.downstream import Transport
 from pyrbacproxy.dataplane.services import Services
+from pyrbacproxy.dataplane.sinks import Transport
 from pyrbacproxy.http2 import frames
 from pyrbacproxy.http2.budget import Budget, settings_cost
 from pyrbacproxy.http2.engine import Data, Ended, Engine, Happened, Opened, Opening, Reset

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pyrbacproxy.dataplane.decisions import Decisions
-from pyrbacproxy.dataplane.exchange import malformed, refusal
+from pyrbacproxy.dataplane.malformed import malformed, refusal
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.parser import RequestReceived

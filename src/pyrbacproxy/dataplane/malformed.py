@@ -1,0 +1,25 @@
+"""What is no request, for it breaks the protocol: our answer to it, and its record."""
+
+from http import HTTPStatus
+
+from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+
+
+def refusal(status: int) -> Response:
+    """Our answer to a client that broke the protocol: the status in words; the connection ends."""
+    return text(status, f"{status} {HTTPStatus(status).phrase}", must_close=True)
+
+
+def malformed(peer_address: str, status: int, instant: float) -> ExchangeRecord:
+    """The record of a request that never became an exchange; `instant` is monotonic seconds."""
+    return ExchangeRecord(
+        peer_address,
+        "",
+        "",
+        decided=Decided(Outcome.REFUSED),
+        status=status,
+        started_at=instant,
+        ended_at=instant,
+        failure="malformed request",
+    )
