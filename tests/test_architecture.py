@@ -266,7 +266,8 @@ ALLOWED: dict[str, str] = {
     "tls.watched_files": "regular_file",
     "observe.process_start": "",
     "observe.decision_log": "observe.flood observe.logs record",
-    "observe.logs": "observe.flood observe.log_text",
+    "observe.logs": "observe.flood observe.log_text observe.patient_stream",
+    "observe.patient_stream": "",
     "observe.log_text": "",
     "observe.access_log": "observe.log_text observe.metrics record",
     "observe.access_log_writer": "observe.access_log observe.flood observe.line_outlet "

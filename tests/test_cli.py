@@ -215,3 +215,13 @@ def test_python_dash_m_runs_it() -> None:
         check=True,
     )
     assert done.stdout == f"pyrbacproxy {VERSION}\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_nobody_s_sockets(closed: str) -> None:
+    """Their numbers belong to /dev/null, as in Go's programs; nothing breaks for want of them."""
+    told = "import os, sys; from pyrbacproxy import cli; status = cli.main(['--version'])\n"
+    told += "os._exit(status or not all(map(os.path.exists, map('/dev/fd/{}'.format, range(3)))))"
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", told]
+    ended = subprocess.run(command, check=False, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")

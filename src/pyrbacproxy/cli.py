@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -30,6 +31,7 @@ _BROKEN = 2
 def main(argv: list[str] | None = None) -> int:
     """Runs the command that the words name; returns the exit status."""
     words = sys.argv[1:] if argv is None else argv
+    _open_closed_streams()
     logs.set_up()
     try:
         with _signals_end_the_start():
@@ -38,6 +40,15 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:  # noqa: BLE001  the outermost edge: whatever comes here is our fault
         _LOG.exception(logs.structured("internal error"))
         return _BROKEN
+
+
+def _open_closed_streams() -> None:
+    """As Go's programs do: whatever is opened first would have their numbers, would be written to
+    in their stead, and libuv aborts the process that closes such a one.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - the process's own
 
 
 def _demo(words: list[str]) -> int:

@@ -239,20 +239,23 @@ def test_any_list_is_read_or_refused(text: str) -> None:
 
 
 def test_levels() -> None:
-    assert values.parse_level("10") == 10
-    for text in ("-1", "+1", "0x1", "", "1.0", "\u0663"):
-        with pytest.raises(ValueError, match="invalid syntax"):
+    assert [values.parse_level(text) for text in ("10", "+1", "-1")] == [10, 1, -1]
+    for text in ("0x1", "", "1.0", "\u0663", "1_0", " 1", "--1", "1\n"):
+        with pytest.raises(ValueError, match=r"ParseInt.*invalid syntax"):
             values.parse_level(text)
-    with pytest.raises(ValueError, match="out of range"):
-        values.parse_level("2147483648")
+    for text in ("2147483648", "-2147483649"):
+        with pytest.raises(ValueError, match=r"ParseInt.*out of range"):
+            values.parse_level(text)
 
 
 def test_level_patterns() -> None:
     assert values.parse_level_patterns("") == ()
-    assert values.parse_level_patterns("a=1,,b*=2") == (("a", 1), ("b*", 2))
+    assert values.parse_level_patterns("a=1,,c=0,b*=2") == (("a", 1), ("b*", 2))
     for text in ("a", "a=", "=1", "a=x"):
-        with pytest.raises(ValueError, match="syntax"):
+        with pytest.raises(ValueError, match="syntax error: expect comma-separated list"):
             values.parse_level_patterns(text)
+    with pytest.raises(ValueError, match="negative value for vmodule level"):
+        values.parse_level_patterns("a=-1")
 
 
 def test_paths_are_on_one_line() -> None:

@@ -1,11 +1,19 @@
 """Field report FR67: no secret in a log, at any level."""
 
 import base64
+import datetime as dt
 import json
+import os
 import re
 import time
+import warnings
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.field_reports.harness import Lab, Proxy, bearer, get
 from tests.field_reports.servers import Reply, failed, refused, user
@@ -168,3 +176,48 @@ def test_a_flood_of_bad_tokens_does_not_flood_the_log(lab: Lab) -> None:
     text = proxy.text("err")
     assert "more lines like this within a second: unauthenticated" in text
     assert text.count("Unable to authenticate") <= 10 * seconds + 1
+
+
+def odd_certificate(folder: Path) -> Path:
+    """One with a name that is longer than X.520 has them; where it is, without suffix."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = dt.datetime.now(dt.UTC)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        common = x509.NameAttribute(NameOID.COMMON_NAME, "x" * 65, _validate=False)
+        certificate = (
+            x509.CertificateBuilder(x509.Name([common]), x509.Name([common]), key.public_key())
+            .serial_number(1)
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .sign(key, hashes.SHA256())
+        )
+    pem = serialization.Encoding.PEM
+    form, secrecy = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "odd.crt").write_bytes(certificate.public_bytes(pem))
+    (folder / "odd.key").write_bytes(key.private_bytes(pem, form, secrecy))
+    return folder / "odd"
+
+
+def test_names_in_a_certificate_make_no_line_of_their_own(lab: Lab, tmp_path: Path) -> None:
+    """`cryptography` warns of odd ones, which anybody may show."""
+    proxy = lab.start("--logging-format=json")
+    assert proxy.ask(get("/metrics"), odd_certificate(tmp_path)).status == 401
+    assert all(isinstance(json.loads(line), dict) for line in proxy.text().splitlines())
+
+
+def test_stderr_that_nobody_reads_stops_nobody(lab: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "stderr"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    redirected = ("sh", "-c", f'exec "$@" 2>{path}', "sh")
+    proxy = lab.start("--v=10", prefix=redirected, is_own=True)
+    with proxy.connect() as client:
+        for number in range(100):
+            client.send(get(f"/metrics?{number}", bearer(lab.token(user("alice")))))
+            assert client.answer().status == 200
+    assert proxy.stop() == 0
+    written = os.read(reader, 1 << 20).decode()
+    os.close(reader)
+    assert "Request Body" in written
+    assert "Shutting down" not in written

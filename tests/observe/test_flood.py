@@ -3,6 +3,8 @@
 import io
 import logging
 
+import pytest
+
 from pyrbacproxy.observe.flood import LINES_A_SECOND, RATION, FloodHandler
 
 
@@ -11,9 +13,15 @@ class Log:
 
     def __init__(self) -> None:
         self.stream = io.StringIO()
-        self.handler = FloodHandler(self.stream)
+        self.is_read: bool | OSError = True
+        self.handler = FloodHandler(self.stream, self._is_ready)
         self.handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         self.now = 1000.0
+
+    def _is_ready(self) -> bool:
+        if isinstance(self.is_read, OSError):
+            raise self.is_read
+        return self.is_read
 
     def write(self, text: str, kind: str = "", times: int = 1) -> None:
         for _ in range(times):
@@ -69,3 +77,19 @@ def test_a_clock_that_is_set_back_silences_nobody() -> None:
     log.now -= 3600.0
     log.write("b", "denied")
     assert log.lines[-1] == "ERROR b"
+
+
+@pytest.mark.parametrize("how", [False, BrokenPipeError()], ids=["late", "gone"])
+def test_what_nobody_read_is_told_of(how: bool | OSError) -> None:  # noqa: FBT001
+    log = Log()
+    log.write("a")
+    log.is_read = how
+    log.write("b", times=3)
+    log.is_read = True
+    log.write("c", times=2)
+    assert log.lines == [
+        "ERROR a",
+        "ERROR Left out 3 lines: nobody read them",
+        "ERROR c",
+        "ERROR c",
+    ]

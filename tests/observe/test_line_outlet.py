@@ -220,6 +220,6 @@ def test_stdout_is_shared_and_stays_as_it_is(
 
 
 def test_a_closed_stdout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "__stdout__", None)
     with pytest.raises(OSError, match="stdout is closed"):
         open_outlet("-")

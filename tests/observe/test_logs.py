@@ -3,9 +3,12 @@
 import io
 import json
 import logging
+import os
 import re
 import signal
+import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -23,7 +26,9 @@ def fixture_undisturbed() -> Iterator[None]:
     """Leaves logging as it was."""
     root, package = logging.getLogger(), logging.getLogger(logs.PACKAGE)
     before = (root.handlers[:], root.level, package.level, logging.raiseExceptions)
+    hook = sys.unraisablehook
     yield
+    sys.unraisablehook = hook
     root.handlers[:], root.level, package.level = before[0], before[1], before[2]
     logging.raiseExceptions = before[3]
 
@@ -363,3 +368,63 @@ def test_fr67_json_masks_tracebacks_and_stays_json(text: str) -> None:
     assert "stacktrace" in log.fields
     assert JWT not in log.text
     assert "abc" not in log.text
+
+
+def test_below_zero_is_as_zero() -> None:
+    log = Log(-30)
+    log.logger.info("always")
+    log.logger.log(logs.level_of(1), "never")
+    assert log.text.endswith("] always\n")
+
+
+def test_a_warning_of_python_s_is_a_line_without_secrets() -> None:
+    log = Log(is_json=True)
+    warnings.simplefilter("default")
+    warnings.warn_explicit(f"Bearer {JWT}\nnever awaited", RuntimeWarning, "there.py", 7)
+    assert log.fields["msg"] == f"RuntimeWarning: Bearer {MASK}\nnever awaited (there.py:7)"
+    assert log.fields["v"] == 0
+
+
+def test_what_a_library_says_of_a_client_s_data_is_no_line() -> None:
+    log = Log()
+    warnings.warn_explicit("Attribute's length must be ...", UserWarning, "there.py", 7)
+    assert not log.text
+
+
+class _Fails:
+    """Raises where nobody can be told."""
+
+    def __del__(self) -> None:
+        raise ValueError(f"Bearer {JWT}")
+
+
+def test_an_exception_that_reaches_nobody_is_a_line_without_secrets() -> None:
+    log = Log(is_json=True)
+    failing = _Fails()
+    del failing
+    assert f"ValueError: Bearer {MASK}" in str(log.fields["stacktrace"])
+
+
+def test_stderr_that_nobody_reads_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as read, os.fdopen(writer, "w") as written:
+        monkeypatch.setattr(sys, "stderr", written)
+        logs.set_up()
+        logger = logging.getLogger(logs.PACKAGE)
+        for _ in range(2_000):
+            logger.error("x" * 100)
+        os.set_blocking(reader, False)
+        before = read.read()
+        logger.error("last")
+        after = read.read().decode().splitlines()
+    lines = before.count(b"\n")
+    assert after[-2].endswith(f"] Left out {2_000 - lines} lines: nobody read them")
+    assert after[-1].endswith("] last")
+
+
+def test_a_stderr_without_a_descriptor_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    logs.set_up()
+    logging.getLogger(logs.PACKAGE).error("x")
+    assert stream.getvalue().endswith("] x\n")

@@ -78,11 +78,11 @@ def parse_uint64(text: str) -> int:
 
 
 def parse_level(text: str) -> int:
-    """A log level: decimal digits only, 32 bits (component-base's `-v`)."""
-    if not re.fullmatch(r"[0-9]+", text, re.ASCII):
-        raise ValueError(f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax")
-    if int(text) >= 2**31:
-        raise ValueError(f"strconv.ParseUint: parsing {quoted(text)}: value out of range")
+    """A log level: a decimal number of 32 bits with its sign, as klog's `-v` takes it."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII):
+        raise ValueError(f"strconv.ParseInt: parsing {quoted(text)}: invalid syntax")
+    if not -(2**31) <= int(text) < 2**31:
+        raise ValueError(f"strconv.ParseInt: parsing {quoted(text)}: value out of range")
     return int(text)
 
 
@@ -161,13 +161,20 @@ def parse_paths(text: str) -> tuple[str, ...]:
 
 
 def parse_level_patterns(text: str) -> tuple[tuple[str, int], ...]:
-    """`pattern=N` pairs of `--vmodule`."""
+    """`pattern=N` pairs of `--vmodule`; as in klog one with 0 is none."""
     pairs = []
     for item in filter(None, text.split(",")):
-        pattern, equals, level = item.partition("=")
-        if not (pattern and equals and level):
+        pattern, equals, number = item.partition("=")
+        try:
+            level = parse_level(number) if pattern and equals else None
+        except ValueError:
+            level = None
+        if level is None:
             raise ValueError("syntax error: expect comma-separated list of filename=N")
-        pairs.append((pattern, parse_level(level)))
+        if level < 0:
+            raise ValueError("negative value for vmodule level")
+        if level:
+            pairs.append((pattern, level))
     return tuple(pairs)
 
 

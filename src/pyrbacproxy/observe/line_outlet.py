@@ -22,8 +22,8 @@ def open_outlet(path: str) -> "LineOutlet":
     """For `-` or a regular file's path. Raises OSError."""
     if path != STDOUT:
         return LineOutlet(append_regular(path, _MODE), path)
-    if sys.stdout is None:
-        # Whatever was opened first has its number then.
+    if sys.__stdout__ is None:
+        # Something else is in its place.
         raise OSError("stdout is closed")
     return LineOutlet(os.dup(sys.stdout.fileno()))
 

@@ -1,7 +1,8 @@
 """Logging set-up: klog's text or JSON on stderr, its levels, and no secret in any line.
 
-klog's level V(n) is Python's level 20 - n, so that V(0) is INFO. Two layers keep secrets out: a
-filter that understands TokenReview bodies (reference 6.3), and masks over the finished text,
+klog's level V(n) is Python's level 20 - n, so that V(0) is INFO. What Python itself would write to
+stderr, warnings and exceptions that reach nobody, are lines like others. Two layers keep secrets
+out: a filter that understands TokenReview bodies (reference 6.3), and masks over the finished text,
 traceback included, for whatever a token looks like elsewhere (FR67).
 """
 
@@ -12,15 +13,21 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from pyrbacproxy.observe.flood import FloodHandler
+from pyrbacproxy.observe.flood import RATION, FloodHandler
 from pyrbacproxy.observe.log_text import MASK, json_on_one_line, masked, on_one_line
+from pyrbacproxy.observe.patient_stream import PatientStream
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 PACKAGE = "pyrbacproxy"
 UNREADABLE = "<hidden: a TokenReview that is not whole>"
+_LOG = logging.getLogger(__name__)
 
 # With blanks, with single quotes (a repr), or with the quotes escaped (JSON in JSON).
 _TOKEN_REVIEW = re.compile(r"""["']kind\\*["']\s*:\s*\\*["']TokenReview""")
@@ -39,7 +46,7 @@ def set_up(
     Other libraries are heard from WARNING on. A second call replaces what the first set up.
     """
     patterns = tuple(vmodule)
-    handler = FloodHandler(stream or sys.stderr)
+    handler = _handler(stream)
     handler.setFormatter(JsonFormatter() if is_json else KlogFormatter())
     if patterns:
         handler.addFilter(_ModuleLevels(verbosity, patterns))
@@ -50,11 +57,15 @@ def set_up(
     most = max([verbosity, *(level for _, level in patterns)])
     logging.getLogger(PACKAGE).setLevel(level_of(most))
     logging.raiseExceptions = False  # a closed stderr must not cost a request
+    # Clients can have as many as they like: `cryptography` judges the names in a certificate so.
+    warnings.filterwarnings("ignore", category=UserWarning)
+    warnings.showwarning = _log_warning
+    sys.unraisablehook = _log_unraisable
 
 
 def level_of(verbosity: int) -> int:
-    """The Python level of klog's V(verbosity)."""
-    return max(logging.INFO - verbosity, 1)
+    """The Python level of klog's V(verbosity). Below 0 is as 0: klog's Info is always written."""
+    return max(logging.INFO - max(verbosity, 0), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,34 @@ class Structured:
 def structured(message: str, **pairs: str | float) -> Structured:
     """What `_LOG.error("%s", ...)` takes to write such a line, or such keys in JSON."""
     return Structured(message, tuple(pairs.items()))
+
+
+def _handler(stream: TextIO | None) -> FloodHandler:
+    if stream is not None:
+        return FloodHandler(stream)
+    try:
+        lines = PatientStream(sys.stderr.fileno())
+    except (AttributeError, OSError):  # there is none, or it is something of a test's
+        return FloodHandler(sys.stderr)
+    return FloodHandler(lines, lines.is_ready)
+
+
+def _log_warning(  # noqa: PLR0917 - `warnings.showwarning`'s signature
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001 - as above
+    line: str | None = None,  # noqa: ARG001 - as above
+) -> None:
+    said = f"{category.__name__}: {message} ({filename}:{lineno})"
+    _LOG.warning("%s", said, extra={RATION: "warning"})
+
+
+def _log_unraisable(found: "UnraisableHookArgs") -> None:
+    """What was raised where nobody can be told, as in a callback of the TLS library."""
+    fault = found.exc_value
+    _LOG.error("%s", found.err_msg or "an exception reached nobody", exc_info=fault)
 
 
 class TokenFilter(logging.Filter):
