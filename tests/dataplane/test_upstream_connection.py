@@ -61,6 +61,18 @@ def test_a_response_is_told_in_order_and_the_connection_kept() -> None:
     assert talk.connection.is_reused
 
 
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\nA b\r\n\r\n"])
+def test_who_answers_badly_is_not_stale(said: bytes) -> None:
+    talk = Talk()
+    talk.connection.data_received(OK + b"ok")
+    user = talk.begin()
+    assert talk.connection.is_reused
+    talk.connection.data_received(said)
+    talk.connection.eof_received()
+    assert str(user.told[-1]).startswith("lost: ")
+    assert not talk.connection.is_reused
+
+
 def test_a_known_answer_that_comes_whole_is_told_alike() -> None:
     talk = Talk()
     for raw in (OK + b"ok", OK.replace(b": 2", b": 0")):

@@ -79,6 +79,10 @@ def test_connection_cannot_take_away_what_the_proxy_says() -> None:
         pytest.param([(b"host", b"h")], b"other.test", [b"other.test"], id="the target's wins"),
         pytest.param([], b"other.test", [b"other.test"], id="the target's alone"),
         pytest.param([(b"Host", b"")], b"", [], id="empty"),
+        pytest.param([(b"Host", b"[fe80::1%25eth0]:80")], b"", [b"[fe80::1]:80"], id="a zone"),
+        pytest.param([], b"[fe80::1%25eth0]", [b"[fe80::1]"], id="a zone in the target"),
+        pytest.param([(b"Host", b"[::1]:80")], b"", [b"[::1]:80"], id="an address"),
+        pytest.param([(b"Host", b"a%25b[c%25d]")], b"", [b"a%25b[c%25d]"], id="no address"),
         pytest.param([], b"", [], id="none"),
     ],
 )

@@ -137,6 +137,18 @@ def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
     assert peer.forgotten
 
 
+@pytest.mark.parametrize(
+    ("settings", "takes"),
+    [({}, True), ({SettingCodes.MAX_HEADER_LIST_SIZE: 100}, False)],
+)
+def test_an_upstream_may_say_how_large_heads_may_be(
+    settings: dict[SettingCodes, int], *, takes: bool
+) -> None:
+    peer = Peer(settings=settings)
+    assert peer.connection.takes(100)
+    assert peer.connection.takes(101) == takes
+
+
 def test_a_connection_that_served_may_have_gone_stale() -> None:
     peer = Peer()
     _, stream = peer.ask()

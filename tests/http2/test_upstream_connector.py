@@ -163,6 +163,27 @@ async def test_a_connection_that_dies_is_followed_by_another_one() -> None:
         assert len(server.sessions) == 2
 
 
+async def test_a_head_that_the_upstream_would_not_read_harms_no_other_request() -> None:
+    async with h2c({SettingCodes.MAX_HEADER_LIST_SIZE: 1000}) as (connector, server):
+        other = Asking("/wait")
+        connector.connect(other, is_fresh=False)
+        await until(lambda: bool(server.sessions and server.sessions[0].waiting))
+        large = await asked(connector, "/" + "a" * 1000)
+        assert large.told == [(502, "the upstream takes no head as large")]
+        server.answer_waiting()
+        await until(other.over.is_set)
+        assert other.heard == b"/wait"
+        assert len(server.sessions) == 1
+
+
+async def test_the_first_head_may_be_too_large() -> None:
+    async with h2c({SettingCodes.MAX_HEADER_LIST_SIZE: 1000}) as (connector, server):
+        large = await asked(connector, "/" + "a" * 1000)
+        assert large.told == [(502, "the upstream takes no head as large")]
+        assert (await asked(connector)).heard == b"/"
+        assert len(server.sessions) == 1
+
+
 async def test_upgrades_are_impossible() -> None:
     async with h2c() as (connector, server):
         user = User()

@@ -27,6 +27,20 @@ def test_a_request_head_becomes_fields_without_what_speaks_of_a_connection() -> 
     ]
 
 
+@pytest.mark.parametrize("scheme", [b"http", b"https"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"PROPFIND /a?b=c HTTP/1.1\r\nHost: h.test\r\nX-A: 1\r\nX-B: \r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+def test_a_head_is_never_larger_than_it_is_told(head: bytes, scheme: bytes) -> None:
+    size = upstream_heads.list_bytes(upstream_heads.request_fields(head, scheme))
+    assert size <= upstream_heads.request_list_bytes(head) <= size + 100
+
+
 def test_an_upgrade_is_seen_in_the_head_that_we_write() -> None:
     head = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     assert upstream_heads.asks_for_upgrade(head)

@@ -237,6 +237,29 @@ def test_a_reset_is_told(error: ErrorCodes, failure: str, *, was_refused: bool) 
     assert not stream.is_reused
 
 
+def test_who_answers_badly_is_not_stale() -> None:
+    peer = Peer()
+    peer.ask()
+    answer(peer, OK, ends=True)
+    user, stream = peer.ask()
+    peer.server.send_headers(3, [(b":status", b"101")])
+    peer.exchange()
+    assert user.told == ["lost: upstream broke HTTP"]
+    assert not stream.is_reused
+
+
+@pytest.mark.parametrize(("size", "is_sent"), [(1000 - 32 - 5, True), (1000 - 32 - 4, False)])
+def test_trailers_that_the_upstream_would_not_read_are_left_out(
+    size: int, *, is_sent: bool
+) -> None:
+    peer = Peer(settings={SettingCodes.MAX_HEADER_LIST_SIZE: 1000})
+    _, stream = peer.ask(b"POST", POST, CHUNKED)
+    stream.end(Headers([(b"X-Sum", b"s" * size)]))
+    peer.exchange()
+    assert bool(peer.of(events.TrailersReceived)) == is_sent
+    assert len(peer.of(events.StreamEnded)) == 1
+
+
 def test_a_reset_behind_other_frames_is_no_stumbling_block() -> None:
     """`h2` has taken the reset in before it tells of the window."""
     peer = Peer(settings={SettingCodes.INITIAL_WINDOW_SIZE: 2})

@@ -174,7 +174,7 @@ class UpstreamSink(Protocol):
 
     @property
     def is_reused(self) -> bool:
-        """Whether an exchange was served on it before: it may have gone stale."""
+        """Whether it may have gone stale: it served before, and nothing of an answer has come."""
         ...
 
     @property

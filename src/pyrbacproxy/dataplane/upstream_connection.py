@@ -86,6 +86,8 @@ class UpstreamConnection(Connection):
             if self._takes_whole(user, data):
                 return
             self._parser = self._new_parser()
+            # Who answers, however badly, is not stale: nobody may ask it twice for that.
+            self.is_reused = False
         try:
             events = self._parser.feed(data)
         except RemoteProtocolError:

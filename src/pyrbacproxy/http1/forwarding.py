@@ -39,6 +39,7 @@ _LONGEST_KNOWN_NAME = 64
 # What begins there is HTTP once more, below TLS or not, and of its requests none would be checked:
 # h2c (RFC 7540 §3.2) wherever it stands, and what goes by those names (RFC 2817 §3, RFC 9110 §7.8).
 _HTTP_AGAIN = re.compile(rb"h2c|(?:^|,) *(?:h2[^,]*|http|tls) *(?:[,/]|$)", re.IGNORECASE)
+_ZONE = re.compile(rb"\A(\[[^%\]]*)%[^\]]*")
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 
 
@@ -49,14 +50,15 @@ def request_headers(
     spelled as Go spells them.
 
     Host comes first: `authority` (of an absolute-form target) if there is one, else the client's;
-    none when that is empty, for the upstream's own name then takes its place. `keeps_upgrade` puts
-    the upgrade asked for back.
+    none when that is empty, for the upstream's own name then takes its place. A zone, which means
+    something on the client's machine alone (RFC 6874 §1), goes no further. `keeps_upgrade` puts the
+    upgrade asked for back.
     """
     dropped = _dropped(headers)
     lines: list[tuple[bytes, bytes]] = []
     host = authority or headers.get(b"host")
     if host:
-        lines.append((b"Host", host))
+        lines.append((b"Host", _ZONE.sub(rb"\1", host)))
     for lowered, (name, value) in headers.lowered_items():
         if lowered in dropped or lowered in _NOT_COPIED or (lowered == b"user-agent" and not value):
             continue

@@ -156,6 +156,11 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.close()
         self._end("upstream connection closed")
 
+    def takes(self, list_bytes: int) -> bool:
+        """Whether the upstream reads header lists as large; a larger one may end all streams."""
+        most = self.h2.remote_settings.max_header_list_size
+        return most is None or list_bytes <= most
+
     # What streams ask for
 
     def open(self, stream: UpstreamStream, head: bytes, *, is_whole: bool) -> int:

@@ -19,7 +19,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import UpstreamUser
 from pyrbacproxy.dataplane.upstream import RATION, Connector
 from pyrbacproxy.http2.upstream_greeting import Greeting, chose_http2
-from pyrbacproxy.http2.upstream_heads import asks_for_upgrade
+from pyrbacproxy.http2.upstream_heads import asks_for_upgrade, request_list_bytes
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream_connection import UpstreamConnection
@@ -115,7 +115,7 @@ class Http2Connector:
         for connection in self._connections:
             # An idle one may be as stale as the one that failed.
             if connection.has_room and not (is_fresh and connection.is_idle):
-                user.upstream_ready(connection.stream())
+                _give(connection, user)
                 return
         self._waiting[user] = None
         self._dial_as_needed()
@@ -124,7 +124,7 @@ class Http2Connector:
         """Give streams to those who wait, as far as there is room; dial for the others."""
         for connection in tuple(self._connections):
             while connection.has_room and (user := self._next()) is not None:
-                user.upstream_ready(connection.stream())
+                _give(connection, user)
         self._dial_as_needed()
 
     def _next(self) -> UpstreamUser | None:
@@ -222,6 +222,13 @@ class Http2Connector:
         for user in [self._next() for _ in range(count)]:
             if user is not None:
                 user.upstream_failed(status, failure)
+
+
+def _give(connection: "UpstreamConnection", user: UpstreamUser) -> None:
+    if connection.takes(request_list_bytes(user.upstream_head)):
+        user.upstream_ready(connection.stream())
+    else:
+        user.upstream_failed(502, "the upstream takes no head as large")
 
 
 def _settle(answer: asyncio.Future[bool], speaks_http2: bool) -> None:  # noqa: FBT001 - all it says

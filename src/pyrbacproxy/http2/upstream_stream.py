@@ -44,6 +44,10 @@ class Carrier(Protocol):
         """Whether `h2` still sends on it: it knows of a reset before it has told."""
         ...
 
+    def takes(self, list_bytes: int) -> bool:
+        """Whether the upstream reads header lists as large; a larger one may end all streams."""
+        ...
+
     def flush(self) -> None:
         """Send what `h2` has ready."""
         ...
@@ -147,6 +151,8 @@ class UpstreamStream:
         user = self._user
         if user is None:
             return
+        # Whoever says something about the stream is not stale.
+        self._was_served = False
         try:
             if isinstance(event, events.DataReceived):
                 self._data(user, event.data, event.flow_controlled_length)
@@ -192,8 +198,6 @@ class UpstreamStream:
 
     def _reset(self, error: int) -> None:
         self.was_refused = error == ErrorCodes.REFUSED_STREAM
-        # A stream that is reset says nothing about the connection.
-        self._was_served = False
         self.lose("upstream refused the stream" if self.was_refused else "upstream reset", None)
 
     def lose(self, failure: str, error: ErrorCodes | None) -> None:
@@ -240,7 +244,8 @@ class UpstreamStream:
     def _send_end(self) -> None:
         self._has_ended = True
         h2 = self._carrier.h2
-        if self._trailers:
+        # The original sends none at all.
+        if self._trailers and self._carrier.takes(upstream_heads.list_bytes(self._trailers)):
             fields = [(name.lower(), value) for name, value in self._trailers]
             h2.send_headers(self.id, fields, end_stream=True)
         else:
