@@ -47,7 +47,6 @@ class Exchange:
         "_has_retried",
         "_keeps_alive",
         "_services",
-        "_upstream",
         "cancel",
         "record",
         "request_side",
@@ -73,7 +72,6 @@ class Exchange:
         self._keeps_alive = keeps_alive
         self.request_side = RequestSide(services, client, record, head=head, framing=framing)
         self.response_side = client.response_side(record, head)
-        self._upstream: UpstreamSink | None = None
         self._ending = Ending.KEEP_ALIVE
         self._has_retried = False
 
@@ -129,13 +127,13 @@ class Exchange:
 
     def client_paused(self) -> None:
         """The client's write buffer is over its mark: read no more from the upstream."""
-        if self._upstream is not None:
-            self._upstream.pause_reading()
+        if (upstream := self.request_side.upstream) is not None:
+            upstream.pause_reading()
 
     def client_resumed(self) -> None:
         """The client's write buffer is low again."""
-        if self._upstream is not None:
-            self._upstream.resume_reading()
+        if (upstream := self.request_side.upstream) is not None:
+            upstream.resume_reading()
 
     def client_gone(self) -> None:
         """The client's connection is lost: so is the upstream's, at once (FR51)."""
@@ -164,7 +162,6 @@ class Exchange:
     def upstream_ready(self, upstream: UpstreamSink) -> None:
         """Send the head, and the body bytes that waited."""
         self.response_side.step(ResponseState.AWAITING)
-        self._upstream = upstream
         request = self.request_side
         upstream.begin(self, request.head.method, self.upstream_head, request.framing)
         request.attach(upstream)
@@ -181,8 +178,7 @@ class Exchange:
 
         Ask again where that is safe, else 502; after the head it is an abort.
         """
-        upstream, self._upstream = self._upstream, None
-        self.request_side.detach()
+        upstream = self.request_side.detach()
         is_awaiting = self.response_side.state is ResponseState.AWAITING
         may_retry = is_awaiting and not self._has_retried
         if may_retry and upstream is not None and self.request_side.can_be_repeated(upstream):
@@ -222,20 +218,20 @@ class Exchange:
 
     def response_ended(self) -> None:
         """The upstream's response is complete, and its connection out of our hands."""
-        self._upstream = None
+        self.request_side.detach()
         self.response_side.ended()
         self.request_side.discard()
         self._finish_if_over()
 
     def _switch(self, received: ResponseReceived) -> None:
         """Become a tunnel, if it is the one that was asked for and the whole request went up."""
-        upstream = self._upstream
+        upstream = self.request_side.upstream
         if upstream is None or not self.request_side.has_asked_for(received.head):
             self.upstream_failed(502, "upstream switched protocols")
             return
         self.response_side.head(received, closes=False)
         self.response_side.ended()
-        self._upstream = None
+        self.request_side.detach()
         begin_tunnel(self._services, self.record, self._client.release(), upstream.release())
 
     # What several of them need
@@ -256,8 +252,7 @@ class Exchange:
             self.cancel()
 
     def _drop_upstream(self) -> None:
-        upstream, self._upstream = self._upstream, None
-        self.request_side.detach()
+        upstream = self.request_side.detach()
         if upstream is not None:
             upstream.close()
         elif self.wants_upstream:

@@ -40,7 +40,10 @@ _STEPS = {
 
 
 class RequestSide:
-    """Passes a request's body on; counts it in `record`. Without a body it has ended at once."""
+    """Passes a request's body on; counts it in `record`. Without a body it has ended at once.
+
+    `upstream` is who has the head and takes the body; None before, and when the answer is complete.
+    """
 
     __slots__ = (
         "_client",
@@ -50,11 +53,11 @@ class RequestSide:
         "_seen_bytes",
         "_services",
         "_trailers",
-        "_upstream",
         "_waiting",
         "framing",
         "head",
         "state",
+        "upstream",
     )
 
     def __init__(
@@ -73,7 +76,7 @@ class RequestSide:
         self.framing = framing
         # Where no body is announced, the head is all.
         self.state = _RECEIVING if framing.has_body else _ENDED
-        self._upstream: UpstreamSink | None = None
+        self.upstream: UpstreamSink | None = None
         # One buffer: HTTP/2 sends a whole window though it is not read, and whoever kept its pieces
         # as objects would pay hundreds of bytes for each of one byte.
         self._waiting = bytearray()
@@ -139,7 +142,7 @@ class RequestSide:
 
     def attach(self, upstream: UpstreamSink) -> None:
         """Here is who takes the body: what waited goes first."""
-        self._upstream = upstream
+        self.upstream = upstream
         if self._waiting or self._is_end_waiting:
             self._pass_on(upstream)
             self._client.resume_reading(Reason.BODY_WAITS)
@@ -166,20 +169,21 @@ class RequestSide:
     def release(self) -> None:
         """The upstream takes more."""
         self._is_held = False
-        if self._upstream is not None:
-            self._pass_on(self._upstream)
+        if self.upstream is not None:
+            self._pass_on(self.upstream)
         if not self._is_held:
             self._client.resume_reading(Reason.UPSTREAM_FULL)
 
-    def detach(self) -> None:
-        """The upstream takes no more."""
-        self._upstream = None
+    def detach(self) -> UpstreamSink | None:
+        """The upstream takes no more; who it was, if there was one."""
+        upstream, self.upstream = self.upstream, None
+        return upstream
 
     def discard(self) -> None:
         """The answer is given: the rest goes nowhere, and has little time to come (FR58)."""
         if self.state is _RECEIVING:
             self._step(RequestState.DISCARDING)
-            self._upstream = None
+            self.upstream = None
             self._waiting.clear()
             self._is_end_waiting = False
             self._client.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
@@ -188,7 +192,7 @@ class RequestSide:
     def body(self, data: bytes) -> None:
         """Body bytes, without framing."""
         self._record.received_bytes += len(data)
-        upstream = self._upstream
+        upstream = self.upstream
         if self.state is not _RECEIVING:
             return
         if upstream is not None and not self._is_held:
@@ -206,10 +210,10 @@ class RequestSide:
         """The body is complete."""
         if self.state is _RECEIVING:
             self._is_end_waiting = True
-            if self._upstream is None:
+            if self.upstream is None:
                 self._client.pause_reading(Reason.BODY_WAITS)
             elif not self._waiting:
-                self._pass_on(self._upstream)
+                self._pass_on(self.upstream)
         self._step(RequestState.ENDED)
 
     def _pass_on(self, upstream: UpstreamSink) -> None:
