@@ -217,3 +217,11 @@ def test_the_head_towards_the_upstream_announces_trailers_that_may_go_on() -> No
     raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")])))
     assert raw.startswith(b"POST /x HTTP/1.1\r\nHost: h\r\n")
     assert raw.endswith(b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
+
+
+def test_no_trailers_can_follow_a_body_with_a_length() -> None:
+    head = RequestHead(b"POST", b"/", Headers([(b"Trailer", b"X-Sum")]))
+    record = ExchangeRecord("127.0.0.1", "POST", "/")
+    request = RequestSide(World().services, ClientTape(), record, head=head, framing=length(3))
+    raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")])))
+    assert raw.endswith(b"Host: h\r\nContent-Length: 3\r\n\r\n")

@@ -24,6 +24,9 @@ from pyrbacproxy.record import ExchangeRecord
 # Requests answered at once that one turn may take: a read of refused ones is most of a second, and
 # the next read is there by then.
 _TURN = 32
+# As in `request_side`.
+_ABORT = Ending.ABORT
+_KEEP_ALIVE = Ending.KEEP_ALIVE
 
 
 class Downstream:
@@ -163,9 +166,9 @@ class Downstream:
         self._half_closed = None
         if is_held := bool(self._brake.reasons):
             self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
-        if ending is Ending.ABORT:
+        if ending is _ABORT:
             self._persistence.cut()
-        elif ending is Ending.KEEP_ALIVE and not self._persistence.is_last:
+        elif ending is _KEEP_ALIVE and not self._persistence.is_last:
             if not is_held and self._queue.is_idle:
                 # As `_advance` would, with less looking around: the usual case.
                 self._persistence.idle()

@@ -28,8 +28,12 @@ from pyrbacproxy.http1.response import Response
 from pyrbacproxy.record import Decided, ExchangeRecord
 
 _SWITCHING_PROTOCOLS = 101
+# As in `request_side`: each request needs them, and looking a member up is slow.
 _ENDED = RequestState.ENDED
+_CONNECTING = ResponseState.CONNECTING
+_AWAITING = ResponseState.AWAITING
 _DONE = ResponseState.DONE
+_KEEP_ALIVE = Ending.KEEP_ALIVE
 _BAD_GATEWAY = Response(502)
 
 
@@ -72,7 +76,7 @@ class Exchange:
         self._keeps_alive = keeps_alive
         self.request_side = RequestSide(services, client, record, head=head, framing=framing)
         self.response_side = client.response_side(record, head)
-        self._ending = Ending.KEEP_ALIVE
+        self._ending = _KEEP_ALIVE
         self._has_retried = False
 
     # The verdict
@@ -92,7 +96,7 @@ class Exchange:
         """Send this head upstream, without another look at it."""
         self._note(decided)
         self.upstream_head = upstream_head
-        self.response_side.step(ResponseState.CONNECTING)
+        self.response_side.step(_CONNECTING)
         self._services.connector.connect(self, is_fresh=False)
 
     def respond(self, response: Response) -> None:
@@ -145,7 +149,7 @@ class Exchange:
         """The time asked for by `wake_after` has come."""
         if self.response_side.state is _DONE:
             self._finish(Ending.CLOSE)
-        elif self.response_side.state is ResponseState.AWAITING:
+        elif self.response_side.state is _AWAITING:
             if self.request_side.expects_continue:
                 self.response_side.go_ahead()
             if self.request_side.is_stalled():
@@ -157,11 +161,11 @@ class Exchange:
     @property
     def wants_upstream(self) -> bool:
         """Whether a connection is still waited for."""
-        return self.response_side.state is ResponseState.CONNECTING
+        return self.response_side.state is _CONNECTING
 
     def upstream_ready(self, upstream: UpstreamSink) -> None:
         """Send the head, and the body bytes that waited."""
-        self.response_side.step(ResponseState.AWAITING)
+        self.response_side.step(_AWAITING)
         request = self.request_side
         upstream.begin(self, request.head.method, self.upstream_head, request.framing)
         request.attach(upstream)
@@ -179,11 +183,11 @@ class Exchange:
         Ask again where that is safe, else 502; after the head it is an abort.
         """
         upstream = self.request_side.detach()
-        is_awaiting = self.response_side.state is ResponseState.AWAITING
+        is_awaiting = self.response_side.state is _AWAITING
         may_retry = is_awaiting and not self._has_retried
         if may_retry and upstream is not None and self.request_side.can_be_repeated(upstream):
             self._has_retried = True
-            self.response_side.step(ResponseState.CONNECTING)
+            self.response_side.step(_CONNECTING)
             self._services.connector.connect(self, is_fresh=True)
             return
         self.record.failure = failure
@@ -260,7 +264,7 @@ class Exchange:
 
     def _finish_if_over(self) -> None:
         if self.response_side.state is _DONE and (
-            self.request_side.state is _ENDED or self._ending is not Ending.KEEP_ALIVE
+            self.request_side.state is _ENDED or self._ending is not _KEEP_ALIVE
         ):
             self._finish(self._ending)
 
@@ -268,8 +272,8 @@ class Exchange:
         """End it so that nobody can take the response for complete."""
         self._drop_upstream()
         self.response_side.flush()
-        if self.response_side.state is not ResponseState.DONE:
-            self.response_side.step(ResponseState.DONE)
+        if self.response_side.state is not _DONE:
+            self.response_side.step(_DONE)
         self._finish(Ending.ABORT)
 
     def _finish(self, ending: Ending) -> None:

@@ -18,6 +18,9 @@ from pyrbacproxy.record import ExchangeRecord
 _CONTINUE = 100
 # One TLS record. Joining longer pieces would cost more than the record that it saves.
 _JOINED_BYTES = 16_384
+# As in `request_side`.
+_RELAYING = ResponseState.RELAYING
+_DONE = ResponseState.DONE
 
 
 class ResponseSide(ResponseProgress):
@@ -53,7 +56,7 @@ class ResponseSide(ResponseProgress):
 
     def whole(self, response: Response, *, closes: bool) -> None:
         """An answer of our own instead of the upstream's."""
-        self.step(ResponseState.DONE)
+        self.step(_DONE)
         self._record.status = response.status
         if not self._is_head:
             self._record.sent_bytes = len(response.body)
@@ -69,7 +72,7 @@ class ResponseSide(ResponseProgress):
 
     def go_ahead(self) -> None:
         """A 100 (Continue), once and before the answer; never to HTTP/1.0 (RFC 9110 §15.2)."""
-        is_early = self.state < ResponseState.RELAYING
+        is_early = self.state < _RELAYING
         if is_early and self._minor and not self._has_gone_ahead:
             self._has_gone_ahead = True
             self._client.write(writer.GO_AHEAD)
@@ -85,7 +88,7 @@ class ResponseSide(ResponseProgress):
 
     def head(self, received: ResponseReceived, *, closes: bool) -> bool:
         """Begin the final response; true if only the connection's end can end its body."""
-        self.step(ResponseState.RELAYING)
+        self.step(_RELAYING)
         head = self._services.heads.response(
             received,
             minor=self._minor,
@@ -116,7 +119,7 @@ class ResponseSide(ResponseProgress):
         if self._is_chunked:
             self._out.append(writer.last_chunk(self._trailers))
         self.flush()
-        self.step(ResponseState.DONE)
+        self.step(_DONE)
 
     def flush(self) -> None:
         """Send the client what was gathered."""

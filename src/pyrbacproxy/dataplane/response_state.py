@@ -13,7 +13,7 @@ class ResponseState(IntEnum):
     DONE = auto()
 
 
-# An IntEnum, because its members are hashed in C: four steps a request.
+# An IntEnum, because its members are hashed in C: four steps a response.
 _STEPS = {
     ResponseState.DECIDING: (ResponseState.CONNECTING, ResponseState.DONE),
     ResponseState.CONNECTING: (ResponseState.AWAITING, ResponseState.DONE),
