@@ -189,8 +189,9 @@ ALLOWED: dict[str, str] = {
     "authz.template": "",
     "authz.template_tokens": "",
     "authz.template_literals": "",
-    "authz.template_functions": "authz.template",
-    "authz.template_format": "authz.template",
+    "authz.template_parts": "authz.template",
+    "authz.template_functions": "authz.template authz.template_parts",
+    "authz.template_format": "authz.template authz.template_parts",
     "authz.template_parser": "authz.template authz.template_*",
     "oidc.settings": "egress_proxy",
     "oidc.claims": "oidc.settings user",
@@ -228,6 +229,7 @@ ALLOWED: dict[str, str] = {
     "kube.kubeconfig kube.pool kube.post kube.reply kube.review_codec kube.tls_context reviews",
     "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
     "kube.review_codec kube.turns reviews",
+    "kube.no_api_server": "reviews",
     "kube.reviewer": "kube.attempt kube.kubeconfig kube.lifetimes kube.stale_reviews "
     "kube.ttl_cache reviews",
     # floors 2 and 1

@@ -57,6 +57,21 @@ def test_a_proxy_without_an_issuer_loads_nothing_of_oidc() -> None:
     assert done.stdout == "set()\n"
 
 
+def test_a_sidecar_with_certificates_and_static_rules_loads_nothing_that_it_never_needs() -> None:
+    """A megabyte of 45: the API client, parsed templates, HTTP without TLS, the page of numbers."""
+    unneeded = (
+        "kube.api_client kube.connection kube.credentials kube.review_codec authz.template_parts "
+        "authz.template_parser http2.prior_knowledge http2.frames observe.gauges"
+    )
+    code = (
+        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        f"names = {{'pyrbacproxy.' + name for name in {unneeded.split()}}} | {{'platform'}}; "
+        "print(names & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_a_proxy_without_an_access_log_loads_nothing_of_it() -> None:
     code = (
         "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "

@@ -41,8 +41,8 @@ from pyrbacproxy.endpoints import (
     uncounted,
 )
 from pyrbacproxy.handler import Handler
-from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.kube.no_api_server import NoApiServer
 from pyrbacproxy.kube.reviewer import JudgeTokens, Reviewer
 from pyrbacproxy.measuring import MetricsPage
 from pyrbacproxy.observe.decision_log import log_notes
@@ -54,6 +54,7 @@ from pyrbacproxy.tls.upstream_context import UpstreamContext
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream_connector import Http2Connector
+    from pyrbacproxy.kube.api_client import ApiClient
     from pyrbacproxy.kube.stale_reviews import StaleReviews
     from pyrbacproxy.observe.access_log_writer import AccessLog
     from pyrbacproxy.observe.line_outlet import LineOutlet
@@ -79,7 +80,7 @@ class Assembly:
         self._settings = settings
         self._limits = settings.limits
         self._certificates = certificates
-        self._client = NoApiServer() if settings.kube is None else ApiClient(settings.kube)
+        self._client = _client(settings.kube)
         self._metrics = Metrics()
         self._access_log = None if lines is None else _access_log(lines)
         self._watched_client = WatchedClient(self._client, self._metrics)
@@ -265,6 +266,15 @@ def _access_log(lines: "LineOutlet") -> "AccessLog":
     return AccessLog(lines, asyncio.get_running_loop(), time.time)
 
 
+def _client(settings: KubeSettings | None) -> "ApiClient | NoApiServer":
+    if settings is None:
+        return NoApiServer()
+    # As above.
+    from pyrbacproxy.kube.api_client import ApiClient  # noqa: PLC0415
+
+    return ApiClient(settings)
+
+
 def _oidc(
     settings: Settings, certificates: Certificates
 ) -> tuple["Issuer | None", JudgeTokens | None]:
@@ -282,7 +292,7 @@ def _oidc(
 
 def _stale(
     kube: KubeSettings,
-    client: ApiClient | NoApiServer,
+    client: "ApiClient | NoApiServer",
     certificates: Certificates,
     metrics: Metrics,
 ) -> "StaleReviews | None":

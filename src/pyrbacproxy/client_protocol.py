@@ -12,7 +12,6 @@ from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import Inner, Transport
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.limits import Http2Limits
-from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.tls.client_chain import ClientChains
 from pyrbacproxy.tls.names import is_fit_for_http2
@@ -55,6 +54,9 @@ class ClientProtocol:
 
         if limits is None:
             return http1()
+        # Imported for the first client without TLS: to those with it it is only memory.
+        from pyrbacproxy.http2.prior_knowledge import PriorKnowledge  # noqa: PLC0415
+
         return PriorKnowledge(
             transport,
             services.limits,

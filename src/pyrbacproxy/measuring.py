@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
 
@@ -11,9 +12,11 @@ from pyrbacproxy.dataplane.listener import Listener
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.http1.response import Response
-from pyrbacproxy.observe.gauges import Connections, Files, Gauges
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.tls.watched_files import WatchedFiles
+
+if TYPE_CHECKING:
+    from pyrbacproxy.observe.gauges import Gauges
 
 
 def validity(context: SSL.Context | None) -> tuple[datetime, datetime] | None:
@@ -74,9 +77,10 @@ class MetricsPage:
             lines.append((b"Content-Encoding", written.content_coding.encode()))
         return Response(200, Headers(lines), written.body)
 
-    def _gauges(self) -> Gauges:
+    def _gauges(self) -> "Gauges":
         # As above.
         from pyrbacproxy.admin.version import version_info  # noqa: PLC0415
+        from pyrbacproxy.observe.gauges import Connections, Files, Gauges  # noqa: PLC0415
 
         settings, valid = self._settings, validity(self._serving())
         checks = [look() for look in self._checks]

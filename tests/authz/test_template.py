@@ -1,33 +1,24 @@
-"""What a parsed template does with a value; how it is parsed is the parser's test."""
+"""What a template makes of a value; its parts and how it is parsed have their own tests."""
 
 import pytest
 
 from pyrbacproxy.authz.template import (
     MOST_BYTES,
-    Branch,
-    Call,
-    Choice,
-    Constant,
-    FirstOf,
+    Frame,
     Part,
     RenderError,
-    RewriteValue,
-    Show,
-    Store,
     Template,
     Text,
-    Variable,
     encoded,
     literal,
-    shown,
 )
 
-VALUE = RewriteValue()
-FAILS = Call(lambda _: fail(), ())
 
+class Whole:
+    """A part that writes the value."""
 
-def fail() -> bytes:
-    raise RenderError("it fails")
+    def render(self, frame: Frame) -> None:
+        frame.write(frame.value)
 
 
 def rendered(*parts: Part, value: str = "V") -> str:
@@ -43,73 +34,19 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
     assert encoded("a\ud800") == b"a?"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(b"x", b"x"), (True, b"true"), (False, b"false"), (-7, b"-7")]
-)
-def test_values_are_shown_as_go_prints_them(value: bytes | int, text: bytes) -> None:
-    assert shown(value) == text
-
-
 def test_parts_are_written_in_order() -> None:
-    assert rendered(Text(b"<"), Show(VALUE), Text(b">"), Show(Constant(3))) == "<V>3"
-
-
-def test_what_is_stored_is_not_written() -> None:
-    assert rendered(Store(1, VALUE), Text(b"-"), Show(Variable(1))) == "-V"
+    assert rendered(Text(b"<"), Whole(), Text(b">")) == "<V>"
 
 
 @pytest.mark.parametrize("value", ["\udc80x", "\udce9\udc00".removesuffix("\udc00"), "é"])
 def test_bytes_that_are_no_utf8_go_through(value: str) -> None:
-    assert rendered(Show(VALUE), value=value) == value
-
-
-def test_the_first_branch_that_is_not_empty_is_taken() -> None:
-    choice = Choice(
-        (
-            Branch(Constant(0), (), (Text(b"no"),)),
-            Branch(VALUE, (0, 1), (Show(Variable(0)), Show(Variable(1)))),
-            Branch(FAILS, (), ()),
-        ),
-        (Text(b"else"),),
-    )
-    assert rendered(choice) == "VV"
-
-
-def test_else_when_no_branch_is() -> None:
-    assert rendered(Choice((Branch(VALUE, (), ()),), (Text(b"else"),)), value="") == "else"
-
-
-@pytest.mark.parametrize(
-    ("is_or", "arguments", "expected"),
-    [
-        (True, (Constant(b""), VALUE, FAILS), "V"),
-        (True, (Constant(b""), Constant(0)), "0"),
-        (False, (VALUE, Constant(0), FAILS), "0"),
-        (False, (VALUE, Constant(7)), "7"),
-        (False, (VALUE,), "V"),
-    ],
-)
-def test_and_and_or_look_no_further_than_needed(
-    *, is_or: bool, arguments: tuple[Constant, ...], expected: str
-) -> None:
-    assert rendered(Show(FirstOf(is_or, arguments))) == expected
-
-
-def test_what_is_piped_into_them_is_looked_at_anyway() -> None:
-    with pytest.raises(RenderError):
-        rendered(Show(FirstOf(is_or=True, arguments=(VALUE, FAILS), is_piped=True)))
-    assert rendered(Show(FirstOf(is_or=False, arguments=(VALUE, VALUE), is_piped=True))) == "V"
+    assert rendered(Whole(), value=value) == value
 
 
 def test_no_text_grows_beyond_its_bound() -> None:
     for value in ("x" * (MOST_BYTES + 1), "ä" * (MOST_BYTES // 2 + 1)):
         with pytest.raises(RenderError, match="a value of more than 65536"):
             rendered(Text(b"whatever"), value=value)
-    half = Call(lambda _: b"x" * MOST_BYTES, ())
-    assert len(rendered(Show(half))) == MOST_BYTES
-    for parts in (
-        (Show(half), Text(b"x")),
-        (Store(0, Call(lambda _: b"x" * (MOST_BYTES + 1), ())),),
-    ):
-        with pytest.raises(RenderError, match="65536"):
-            rendered(*parts)
+    assert len(rendered(Whole(), value="x" * MOST_BYTES)) == MOST_BYTES
+    with pytest.raises(RenderError, match="65536"):
+        rendered(Whole(), Text(b"x"), value="x" * MOST_BYTES)

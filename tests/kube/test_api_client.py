@@ -11,11 +11,10 @@ import pytest
 from aiohttp import web
 
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.kube.api_client import ApiClient, NoApiServer
+from pyrbacproxy.kube.api_client import ApiClient
 from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.credentials import Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
-from pyrbacproxy.kube.reviewer import Client
 from pyrbacproxy.reviews import (
     BearerToken,
     ReviewFailed,
@@ -308,17 +307,6 @@ async def test_each_api_group_has_its_rate_unless_shared(
         await world.ask()
         answer = await world.client.review(ACCESS, "10.0.0.1")
         assert isinstance(answer, ReviewFailed) == is_shared
-
-
-# --- without an API server ----------------------------------------------------------
-
-
-async def test_d20_without_an_api_server_every_review_fails() -> None:
-    nobody: Client = NoApiServer()
-    answer = await nobody.review(TOKEN, "10.0.0.1", is_preferred=False, within_seconds=1.0)
-    assert answer == ReviewFailed("no API server is configured")
-    NoApiServer().warm()
-    await NoApiServer().close()
 
 
 # --- before the first review, and after -----------------------------------------------

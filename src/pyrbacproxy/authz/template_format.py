@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyrbacproxy.authz.template import RenderError, Value, shown
+from pyrbacproxy.authz.template import RenderError, Value
+from pyrbacproxy.authz.template_parts import shown
 
 _WIDEST = 255
 _DIRECTIVE = re.compile(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote_plus
 
-from pyrbacproxy.authz.template import Function, RenderError, Value, shown
+from pyrbacproxy.authz.template import RenderError, Value
+from pyrbacproxy.authz.template_parts import Function, shown
 
 _HTML = (
     (b"\0", "\N{REPLACEMENT CHARACTER}".encode()),

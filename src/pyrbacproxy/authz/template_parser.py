@@ -10,25 +10,22 @@ to it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyrbacproxy.authz.template import (
+from pyrbacproxy.authz.template import Part, Template, Text, encoded
+from pyrbacproxy.authz.template_format import read_format
+from pyrbacproxy.authz.template_functions import KNOWN, NOT_OURS
+from pyrbacproxy.authz.template_literals import character, number, raw_string, string
+from pyrbacproxy.authz.template_parts import (
     Branch,
     Call,
     Choice,
     Constant,
     Expression,
     FirstOf,
-    Part,
     RewriteValue,
     Show,
     Store,
-    Template,
-    Text,
     Variable,
-    encoded,
 )
-from pyrbacproxy.authz.template_format import read_format
-from pyrbacproxy.authz.template_functions import KNOWN, NOT_OURS
-from pyrbacproxy.authz.template_literals import character, number, raw_string, string
 from pyrbacproxy.authz.template_tokens import Kind, TemplateError, Token, tokens
 
 # Of conditions and parentheses, and of functions in one pipeline: so that neither parsing nor

@@ -12,30 +12,9 @@ from pyrbacproxy.kube.credentials import CredentialError, Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
 from pyrbacproxy.kube.link import UNAUTHORIZED, Link, open_link
 from pyrbacproxy.kube.turns import WAIT_SECONDS, Turns
-from pyrbacproxy.reviews import Answer, Review, ReviewFailed
+from pyrbacproxy.reviews import Answer, Review
 
 CALL_SECONDS = 8.0  # below Prometheus's usual scrape timeout of 10 s (D14)
-
-
-class NoApiServer:
-    """Stands for the API server that nobody has configured (D20): every review fails."""
-
-    async def review(
-        self,
-        _review: Review,
-        _asker: str,
-        *,
-        is_preferred: bool = False,  # noqa: ARG002 -- the client's signature
-        within_seconds: float = CALL_SECONDS,  # noqa: ARG002 -- likewise
-    ) -> Answer:
-        """A failure."""
-        return ReviewFailed("no API server is configured")
-
-    def warm(self) -> None:
-        """Nothing to read."""
-
-    async def close(self) -> None:
-        """Nothing to close."""
 
 
 class ApiClient:

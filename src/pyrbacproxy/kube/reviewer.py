@@ -60,7 +60,7 @@ MAX_FLIGHTS_PER_ASKER = 512
 
 
 class Client(Protocol):
-    """Who is asked: `kube.api_client.ApiClient` or `NoApiServer`."""
+    """Who is asked: `kube.api_client.ApiClient` or `kube.no_api_server.NoApiServer`."""
 
     async def review(
         self, review: Review, asker: str, /, *, is_preferred: bool, within_seconds: float

@@ -1,0 +1,14 @@
+"""Reviews without an API server."""
+
+from pyrbacproxy.kube.no_api_server import NoApiServer
+from pyrbacproxy.kube.reviewer import Client
+from pyrbacproxy.reviews import BearerToken, ReviewFailed, TokenReview
+
+
+async def test_d20_without_an_api_server_every_review_fails() -> None:
+    nobody: Client = NoApiServer()
+    review = TokenReview(BearerToken("t"))
+    answer = await nobody.review(review, "10.0.0.1", is_preferred=False, within_seconds=1.0)
+    assert answer == ReviewFailed("no API server is configured")
+    NoApiServer().warm()
+    await NoApiServer().close()
