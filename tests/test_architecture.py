@@ -98,7 +98,7 @@ ALLOWED: dict[str, str] = {
     "dataplane.half_closed dataplane.malformed dataplane.persistence dataplane.request_queue "
     "dataplane.response_side dataplane.services dataplane.sinks http1.errors http1.head "
     "http1.parser http1.writer peer record",
-    "dataplane.listener": "dataplane.client_transport dataplane.limits",
+    "dataplane.listener": "dataplane.client_transport dataplane.deadline dataplane.limits heap",
     "dataplane.deadline": "",
     "dataplane.dial": "dataplane.limits egress_dial egress_proxy",
     "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_state "
@@ -301,6 +301,7 @@ ALLOWED: dict[str, str] = {
     "egress_proxy": "",
     "egress_dial": "egress_proxy",
     "regular_file": "",
+    "heap": "",
     # the demo stands apart
     "demo.pki": "",
     "demo.label_selector": "",

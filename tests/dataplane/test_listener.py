@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from pyrbacproxy import heap
 from pyrbacproxy.dataplane import listener as listener_module
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.limits import Limits
@@ -256,3 +257,18 @@ async def test_a_connection_accepted_while_the_drain_began_is_drained_too() -> N
         await listener.drain(SECONDS)
         assert listener.connections == 0
         assert await reader.read() in (b"", b"hello")
+
+
+async def test_what_closed_connections_leave_is_given_back_when_it_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trimmed = asyncio.Event()
+    monkeypatch.setattr(heap, "trim", trimmed.set)
+    sockets = bind("127.0.0.1", 0)
+    listener = serving(sockets)
+    async with visitor("127.0.0.1", port_of(sockets)) as reader:
+        assert await reader.read(5) == b"hello"
+        assert not trimmed.is_set()
+    async with asyncio.timeout(SECONDS):
+        await trimmed.wait()
+    await listener.drain(SECONDS)

@@ -6,7 +6,9 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
+from pyrbacproxy import heap
 from pyrbacproxy.dataplane.client_transport import ClientTransport
+from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
 
 _LOG = logging.getLogger(__name__)
@@ -17,6 +19,8 @@ _BATCH = 64
 # would spin (FR60).
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _PAUSE_SECONDS = 1.0
+# No connection was closed for so long: time to look what those that were have left.
+_QUIET_SECONDS = 0.2
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -91,6 +95,7 @@ class Listener:
         self._admissions: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._told_at = -_PAUSE_SECONDS
+        self._quiet = Deadline(self._loop, heap.trim)
         self._is_accepting = False
         self._is_stopped = False
         self.accepted = 0
@@ -200,6 +205,7 @@ class Listener:
 
     def _closed(self, transport: ClientTransport) -> None:
         self._connections.discard(transport)
+        self._quiet.set(_QUIET_SECONDS)
         if not self._connections:
             self._emptied.set()
         if len(self._connections) < self._limits.max_connections:
