@@ -169,6 +169,7 @@ def test_what_is_no_request_is_refused_and_nothing_after_it_is_served(before: by
     assert talk.statuses == ([401, 400] if before else [400])
     assert talk.hear().endswith(b"Connection: close\r\n\r\n400 Bad Request")
     assert talk.transport.done == ["linger"]
+    assert talk.world.records[-1].sent_bytes == len("400 Bad Request")
     decided = talk.world.records[-1].decided
     assert decided is not None
     assert decided.outcome is Outcome.REFUSED

@@ -251,16 +251,28 @@ async def test_a_new_ca_is_another_generation_a_new_token_is_not(tmp_path: Path)
 
 async def test_fr48_a_server_that_does_not_answer_is_given_up_and_dialled_anew(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with in_cluster(tmp_path) as world:
         await world.ask()
         world.stub.delay.clear()
+        monkeypatch.setattr("pyrbacproxy.kube.api_client.CONNECT_SECONDS", 0.0)
         answer = await world.ask(within_seconds=0.05)
         assert answer.reason == "the API server gave no answer within 0.1 s"
         assert (answer.is_transient, answer.cause) == (False, Cause.AWAY)
         world.stub.delay.set()
         assert await world.ask() == GOOD
         assert world.stub.peers[-1] != world.stub.peers[0]
+
+
+async def test_d15_a_server_that_had_no_time_is_not_away(tmp_path: Path) -> None:
+    """What was left of it after our own turn, or after a wait that the server had asked for."""
+    async with in_cluster(tmp_path) as world:
+        await world.ask()
+        world.stub.delay.clear()
+        answer = await world.ask(within_seconds=0.05)
+        world.stub.delay.set()
+        assert answer.cause is Cause.NOT_ASKED
 
 
 def distinct(number: int) -> TokenReview:

@@ -14,6 +14,7 @@ from aiohttp import web
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
 from pyrbacproxy.kube import link as module
+from pyrbacproxy.kube import pool
 from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.kubeconfig import ApiServer
 from pyrbacproxy.kube.link import Link, open_link
@@ -270,6 +271,23 @@ async def test_fr48_a_server_that_never_shakes_hands_is_given_up(
     ):
         answer, _ = await link.post(TOKEN)
     assert answer == FailedAttempt("no connection to the API server in 0.05 s", cause=Cause.AWAY)
+
+
+async def test_d15_our_own_calls_in_the_way_are_no_silence_of_the_server_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else whoever makes many would have answers used past their time."""
+    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
+    async with api_server() as stub, linked(ApiServer(stub.url)) as link:
+        stub.delay.clear()
+        first = asyncio.create_task(link.post(TOKEN))
+        await until(lambda: bool(stub.reviews))
+        monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
+        answer, _ = await link.post(ACCESS)
+        stub.delay.set()
+        assert (await first)[0] == GOOD
+    text = "no connection to the API server in 0.05 s"
+    assert answer == FailedAttempt(text, cause=Cause.NOT_ASKED)
 
 
 async def test_a_name_that_dns_cannot_spell_is_a_failure() -> None:

@@ -31,8 +31,12 @@ class World:
         except (asyncio.IncompleteReadError, ConnectionError):
             self.ended += 1
 
+    async def take(self) -> Connection:
+        await self.pool.place()
+        return await self.pool.take()
+
     async def ask(self) -> Connection:
-        connection = await self.pool.take()
+        connection = await self.take()
         await connection.exchange(REQUEST, max_body_bytes=100)
         return connection
 
@@ -55,8 +59,8 @@ async def test_a_connection_is_kept_and_the_last_used_comes_first() -> None:
         assert first is not second
         made.pool.give_back(first)
         made.pool.give_back(second)
-        assert await made.pool.take() is second
-        assert await made.pool.take() is first
+        assert await made.take() is second
+        assert await made.take() is first
         made.pool.give_back(first)
         made.pool.give_back(second)
         assert len(made.writers) == 2
@@ -95,7 +99,7 @@ async def test_an_idle_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPa
 async def test_a_connection_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as made:
         made.pool.give_back(await made.ask())
-        connection = await made.pool.take()
+        connection = await made.take()
         monkeypatch.setattr(module, "KEEP_ALIVE_SECONDS", 0.01)
         other = await made.ask()
         made.pool.give_back(other)
@@ -123,7 +127,7 @@ async def test_a_failed_dial_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> 
         right, made.route = made.route, Route("127.0.0.1", 1)
         for _ in range(2):
             with pytest.raises(ConnectionRefusedError):
-                await made.pool.take()
+                await made.take()
         made.route = right
         made.pool.give_back(await made.ask())
 

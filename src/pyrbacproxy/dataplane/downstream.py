@@ -262,5 +262,8 @@ def _tell_rest(exchange: Exchange, event: bytes | Trailers | Literal[End.END]) -
 
 
 def _answer_malformed(transport: Transport, services: Services, peer: Peer, status: int) -> None:
-    transport.write(writer.whole(refusal(status), date=services.date(), is_head=False, close=True))
-    services.observe(malformed(peer.address, status, services.clock()))
+    answer = refusal(status)
+    transport.write(writer.whole(answer, date=services.date(), is_head=False, close=True))
+    record = malformed(peer.address, status, services.clock())
+    record.sent_bytes = len(answer.body)
+    services.observe(record)

@@ -10,7 +10,7 @@ from pyrbacproxy.kube import review_codec
 from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.credentials import CredentialError, Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
-from pyrbacproxy.kube.link import UNAUTHORIZED, Link, open_link
+from pyrbacproxy.kube.link import CONNECT_SECONDS, UNAUTHORIZED, Link, open_link
 from pyrbacproxy.kube.turns import WAIT_SECONDS, Turns
 from pyrbacproxy.reviews import Answer, Review
 
@@ -102,11 +102,13 @@ class ApiClient:
         except OSError:  # ssl.SSLError is one
             text = f"{server.url}: the CA or client certificate is unusable"
             return FailedAttempt(text, cause=Cause.NOT_ASKED), 0
+        # Waiting for our turn, for a credential or between two tries is no silence of the server's.
+        had_time = deadline.at - asyncio.get_running_loop().time() >= CONNECT_SECONDS
         try:
             async with asyncio.timeout_at(deadline.at):
                 return await link.post(review)
         except TimeoutError:
-            return deadline.failure(Cause.AWAY), 0
+            return deadline.failure(Cause.AWAY if had_time else Cause.NOT_ASKED), 0
 
     async def _link_to(self, server: ApiServer) -> Link:
         """The connections with this credential; those with another are closed when their last call

@@ -79,9 +79,9 @@ class Link:
     async def _post(self, review: Review) -> tuple[Answer, int]:
         try:
             reply = await self._reply(review)
-        except _NoConnectionError:
+        except _NoConnectionError as error:
             text = f"no connection to the API server in {CONNECT_SECONDS:g} s"
-            return FailedAttempt(text, cause=Cause.AWAY), 0
+            return FailedAttempt(text, cause=error.cause), 0
         except UnansweredError as error:
             text = "the API server closed the connection without an answer"
             # As in `_failure`.
@@ -126,15 +126,22 @@ class Link:
         return reply
 
     async def _connection(self) -> Connection:
+        cause = Cause.NOT_ASKED
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
+                await self._pool.place()
+                cause = Cause.AWAY
                 return await self._pool.take()
         except TimeoutError:
-            raise _NoConnectionError from None
+            raise _NoConnectionError(cause) from None
 
 
 class _NoConnectionError(Exception):
-    """There was none in time."""
+    """There was none in time. Not asked: too many calls of ours were under way."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause.value)
+        self.cause = cause
 
 
 async def open_link(server: ApiServer, proxies: EgressProxies) -> Link:

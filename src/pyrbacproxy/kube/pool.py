@@ -11,7 +11,9 @@ MAX_CONNECTIONS = 128
 
 
 class Pool:
-    """At most 128 connections; each is one caller's between `take` and `give_back`."""
+    """At most 128 connections; each is one caller's between `take` and `give_back`, who first
+    waits for a `place`.
+    """
 
     def __init__(self, dial: Callable[[asyncio.Protocol], Awaitable[None]]) -> None:
         self._dial = dial
@@ -19,12 +21,12 @@ class Pool:
         # Used last, taken first: the least likely to be closed by the server meanwhile.
         self._idle: dict[Connection, asyncio.TimerHandle] = {}
 
-    async def take(self) -> Connection:
-        """A kept connection, else a new one, after waiting for a place if need be.
-
-        Raises what dialling raises.
-        """
+    async def place(self) -> None:
+        """Wait until one more connection may be in use: `take` it, with no other step between."""
         await self._places.acquire()
+
+    async def take(self) -> Connection:
+        """A kept connection, else a new one, for a place. Raises what dialling raises."""
         if self._idle:
             connection, timer = self._idle.popitem()
             timer.cancel()
