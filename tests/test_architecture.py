@@ -221,7 +221,7 @@ ALLOWED: dict[str, str] = {
     "kube.tls_context regular_file",
     "kube.credentials": "egress_proxy kube.credential_files kube.kubeconfig regular_file",
     "kube.turns": "kube.fair_bucket",
-    "kube.post": "egress_proxy http1.head http1.writer kube.review_codec reviews",
+    "kube.post": "egress_proxy http1.writer kube.review_codec reviews",
     "kube.reply": "http1.head http1.parser",
     "kube.connection": "http1.errors kube.reply",
     "kube.pool": "kube.connection",

@@ -3,7 +3,14 @@ import pytest
 from pyrbacproxy.http1.errors import LocalProtocolError
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.http1.writer import chunk, last_chunk, request_head, response_head, whole
+from pyrbacproxy.http1.writer import (
+    chunk,
+    last_chunk,
+    own_request,
+    request_head,
+    response_head,
+    whole,
+)
 
 DATE = b"Mon, 01 Jan 2024 00:00:00 GMT"
 
@@ -12,6 +19,13 @@ def test_a_request_head() -> None:
     head = RequestHead(b"GET", b"/a?b", Headers([(b"Host", b"h"), (b"X-Bytes", b"\xe9\xff")]))
     assert request_head(head) == b"GET /a?b HTTP/1.1\r\nHost: h\r\nX-Bytes: \xe9\xff\r\n\r\n"
     assert request_head(RequestHead(b"GET", b"/", Headers(), 0)) == b"GET / HTTP/1.0\r\n\r\n"
+
+
+def test_a_request_of_our_own_says_what_it_takes() -> None:
+    assert own_request(b"GET", b"/a", b"h:1", (b"Connection", b"close")) == (
+        b"GET /a HTTP/1.1\r\nHost: h:1\r\nAccept: application/json\r\n"
+        b"Accept-Encoding: identity\r\nUser-Agent: pyrbacproxy\r\nConnection: close\r\n\r\n"
+    )
 
 
 def test_a_response_head() -> None:

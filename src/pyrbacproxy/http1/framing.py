@@ -55,13 +55,7 @@ def request_framing(head: RequestHead) -> Framing:
     (decisions D28), for lengths that are doubled, signed, listed or beyond 18 digits (D31); 501 for
     any coding but exactly `chunked`.
     """
-    headers = head.headers
-    if b"transfer-encoding" in headers:
-        _refuse_doubtful_coding(headers, head.minor)
-        return CHUNKED
-    if b"content-length" in headers:
-        return _length(headers)
-    return NO_BODY
+    return _stated(head.headers, head.minor) or NO_BODY
 
 
 def response_framing(head: ResponseHead, request_method: bytes) -> Framing:
@@ -72,13 +66,7 @@ def response_framing(head: ResponseHead, request_method: bytes) -> Framing:
     """
     if request_method == b"HEAD" or _is_bodyless(head.status):
         return NO_BODY
-    headers = head.headers
-    if b"transfer-encoding" in headers:
-        _refuse_doubtful_coding(headers, head.minor)
-        return CHUNKED
-    if b"content-length" in headers:
-        return _length(headers)
-    return UNTIL_CLOSE
+    return _stated(head.headers, head.minor) or UNTIL_CLOSE
 
 
 def request_lines(framing: Framing, method: bytes) -> tuple[tuple[bytes, bytes], ...]:
@@ -111,6 +99,16 @@ def response_lines(
     if head.status >= _FIRST_FINAL and head.status != _NO_CONTENT and len(stated) == 1:
         return ((b"Content-Length", stated[0]),)
     return ()
+
+
+def _stated(headers: Headers, minor: int) -> Framing | None:
+    """What the header lines say about the body, if they say anything."""
+    if b"transfer-encoding" in headers:
+        _refuse_doubtful_coding(headers, minor)
+        return CHUNKED
+    if b"content-length" in headers:
+        return _length(headers)
+    return None
 
 
 def _is_bodyless(status: int) -> bool:

@@ -13,7 +13,7 @@ message is served.
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from pyrbacproxy.http1.body import Body, UntilCloseBody, body_of
 from pyrbacproxy.http1.errors import RemoteProtocolError
@@ -82,7 +82,32 @@ KnownResponses: TypeAlias = dict[bytes, ResponseReceived]
 _Event = TypeVar("_Event", RequestEvent, ResponseEvent)
 
 
-class RequestParser:
+class _Parser(Generic[_Event]):
+    """The rule about faults, for both directions."""
+
+    __slots__ = ("fault",)
+
+    def __init__(self) -> None:
+        self.fault: RemoteProtocolError | None = None
+
+    def feed(self, data: bytes) -> list[_Event]:
+        """What these bytes make known. Raises RemoteProtocolError, see the text on faults."""
+        if self.fault is not None:
+            raise self.fault
+        events: list[_Event] = []
+        try:
+            self._take(data, events)
+        except RemoteProtocolError as fault:
+            self.fault = fault
+            if not events:
+                raise
+        return events
+
+    def _take(self, data: bytes, events: list[_Event]) -> None:
+        """For each direction to say: what these bytes make known, up to a fault that is raised."""
+
+
+class RequestParser(_Parser[RequestEvent]):
     """The requests of one connection.
 
     `is_held`: what follows waits unparsed, because the request before it asks for a tunnel (an
@@ -100,11 +125,11 @@ class RequestParser:
         "_limit",
         "_may_switch",
         "_partial",
-        "fault",
         "is_held",
     )
 
     def __init__(self, *, max_head_bytes: int) -> None:
+        super().__init__()
         self._limit = max_head_bytes
         self._partial = bytearray()
         self._held = bytearray()
@@ -113,7 +138,6 @@ class RequestParser:
         self._count = 0
         self._may_switch = False
         self._has_skipped_blank = False
-        self.fault: RemoteProtocolError | None = None
         self.is_held = False
 
     @property
@@ -125,20 +149,6 @@ class RequestParser:
     def has_begun_head(self) -> bool:
         """Whether some bytes of a head are here, but not all."""
         return bool(self._partial)
-
-    def feed(self, data: bytes) -> list[RequestEvent]:
-        """What these bytes make known. Raises RemoteProtocolError, see the text on faults."""
-        if self.fault is not None:
-            raise self.fault
-        events: list[RequestEvent] = []
-        self._count = 0
-        try:
-            self._take(data, events)
-        except RemoteProtocolError as fault:
-            self.fault = fault
-            if not events:
-                raise
-        return events
 
     def resume(self) -> list[RequestEvent]:
         """Go on with what is held. Raises as `feed` does."""
@@ -152,7 +162,7 @@ class RequestParser:
         return held
 
     def _take(self, data: bytes, events: list[RequestEvent]) -> None:
-        position = 0
+        self._count = position = 0
         while position < len(data):
             if self._body is not None:
                 position = _take_body(self._body, data, position, events)
@@ -197,8 +207,8 @@ class RequestParser:
         events.append(END)
 
 
-class ResponseParser:
-    """One response, with the interim ones before it.
+class ResponseParser(_Parser[ResponseEvent]):
+    """One response, with the interim ones before it. Bytes behind its end go to `leftover`.
 
     `known` remembers byte-identical heads; all parsers may share it, for what a head means depends
     on its bytes and on whether it answers HEAD, and answers to HEAD are neither looked up nor
@@ -212,37 +222,20 @@ class ResponseParser:
         "_limit",
         "_method",
         "_partial",
-        "fault",
         "leftover",
     )
 
     def __init__(
         self, *, request_method: bytes, max_head_bytes: int, known: KnownResponses | None = None
     ) -> None:
+        super().__init__()
         self._method = request_method
         self._limit = max_head_bytes
         self._known = known if request_method != b"HEAD" else None
         self._partial = bytearray()
         self._body: Body | None = None
         self._is_done = False
-        self.fault: RemoteProtocolError | None = None
         self.leftover = b""
-
-    def feed(self, data: bytes) -> list[ResponseEvent]:
-        """What these bytes make known; those behind the end are added to `leftover`.
-
-        Raises RemoteProtocolError, see the text on faults.
-        """
-        if self.fault is not None:
-            raise self.fault
-        events: list[ResponseEvent] = []
-        try:
-            self._take(data, events)
-        except RemoteProtocolError as fault:
-            self.fault = fault
-            if not events:
-                raise
-        return events
 
     def feed_eof(self) -> list[ResponseEvent]:
         """The upstream has closed: the end of a body that lasts until then.

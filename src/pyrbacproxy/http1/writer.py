@@ -27,6 +27,19 @@ def request_head(head: RequestHead) -> bytes:
     return _head(b"%s %s HTTP/1.%d" % (head.method, head.target, head.minor), head.headers)
 
 
+def own_request(
+    method: bytes, target: bytes, authority: bytes, *lines: tuple[bytes, bytes]
+) -> bytes:
+    """The head of a request that we make ourselves, for plain JSON. Raises LocalProtocolError."""
+    own = (
+        (b"Host", authority),
+        (b"Accept", b"application/json"),
+        (b"Accept-Encoding", b"identity"),
+        (b"User-Agent", b"pyrbacproxy"),
+    )
+    return request_head(RequestHead(method, target, Headers((*own, *lines))))
+
+
 def response_head(head: ResponseHead) -> bytes:
     """The status line and header lines, blank line included. Raises LocalProtocolError."""
     return _head(b"HTTP/1.%d %d %s" % (head.minor, head.status, head.reason), head.headers)

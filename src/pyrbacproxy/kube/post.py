@@ -4,7 +4,6 @@ from urllib.parse import quote, urlsplit
 
 from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.http1 import writer
-from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.kube import review_codec
 from pyrbacproxy.reviews import Review
 
@@ -31,11 +30,7 @@ def post_of(
     target = quote(parts.path + review_codec.api_path(review), safe=_PATH_CHARACTERS).encode()
     body = review_codec.encode(review)
     lines = [
-        (b"Host", authority),
-        (b"Accept", b"application/json"),
-        (b"Accept-Encoding", b"identity"),
         (b"Content-Type", b"application/json"),
-        (b"User-Agent", b"pyrbacproxy"),
         (b"Content-Length", b"%d" % len(body)),
     ]
     if authorization:
@@ -45,4 +40,4 @@ def post_of(
         target = b"http://" + authority + target
         if proxy.authorization:
             lines.append((b"Proxy-Authorization", proxy.authorization.encode()))
-    return writer.request_head(RequestHead(b"POST", target, Headers(lines))) + body
+    return writer.own_request(b"POST", target, authority, *lines) + body

@@ -10,7 +10,7 @@ from pyrbacproxy.egress_dial import Route, dial
 from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, proxy_for
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import LocalProtocolError, RemoteProtocolError
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import END, ResponseEvent, ResponseParser, ResponseReceived
 
 WHOLE_SECONDS = 30.0
@@ -84,14 +84,8 @@ async def _asked(url: str, context: ssl.SSLContext, proxies: EgressProxies) -> F
     target = quote(parts.path or "/", safe=_TARGET_CHARACTERS)
     if parts.query:
         target += "?" + quote(parts.query, safe=_TARGET_CHARACTERS)
-    lines = [
-        (b"Host", authority),
-        (b"Accept", b"application/json"),
-        (b"Accept-Encoding", b"identity"),
-        (b"User-Agent", b"pyrbacproxy"),
-        (b"Connection", b"close"),
-    ]
-    asking = _Asking(writer.request_head(RequestHead(b"GET", target.encode(), Headers(lines))))
+    request = writer.own_request(b"GET", target.encode(), authority, (b"Connection", b"close"))
+    asking = _Asking(request)
     route = Route(host, port, proxy_for(proxies, "https", host, port))
     try:
         await dial(route, asking, context=context)
