@@ -4,12 +4,15 @@ from pyrbacproxy.http2.errors import Code, ConnectionFaultError
 from pyrbacproxy.http2.frames import (
     CONTINUATION,
     DATA,
+    GOAWAY,
     HEADERS,
     PING,
     PREFACE,
     SETTINGS,
     Frame,
     FrameReader,
+    cut,
+    last_stream,
 )
 
 END_HEADERS = 0x4
@@ -147,3 +150,27 @@ def test_faults(case: tuple[list[Frame], Code]) -> None:
     with pytest.raises(ConnectionFaultError) as fault:
         read(reader(), *frames)
     assert fault.value.code == code
+
+
+def goaway(payload: bytes) -> bytes:
+    return bytes(Frame(GOAWAY, 0, 0, payload))
+
+
+WHOLE = [bytes(Frame(DATA, 1, 5, b"x" * 20)), goaway(bytes(8)), bytes(Frame(PING, 0, 0, bytes(8)))]
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 9, 10, 17, 100])
+def test_frames_are_cut_off_whole_however_the_bytes_come(size: int) -> None:
+    wire, buffer, found = b"".join(WHOLE), bytearray(), []
+    for start in range(0, len(wire), size):
+        buffer += wire[start : start + size]
+        found += list(cut(buffer, 20))
+    assert found == WHOLE
+    assert not buffer
+
+
+def test_the_last_stream_of_a_goaway() -> None:
+    assert last_stream(goaway(b"\x80\0\0\5" + bytes(4) + b"bye")) == 5
+    with pytest.raises(ConnectionFaultError) as fault:
+        last_stream(goaway(bytes(7)))
+    assert fault.value.code == Code.FRAME_SIZE_ERROR

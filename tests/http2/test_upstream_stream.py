@@ -261,7 +261,7 @@ def test_trailers_that_the_upstream_would_not_read_are_left_out(
 
 
 def test_a_reset_behind_other_frames_is_no_stumbling_block() -> None:
-    """`h2` has taken the reset in before it tells of the window."""
+    """What each frame means is told before the next one is read."""
     peer = Peer(settings={SettingCodes.INITIAL_WINDOW_SIZE: 2})
     user, stream = peer.ask(b"POST", POST, CHUNKED)
     stream.body(b"abcd")
@@ -269,7 +269,7 @@ def test_a_reset_behind_other_frames_is_no_stumbling_block() -> None:
     peer.server.increment_flow_control_window(10, 1)
     peer.server.reset_stream(1, ErrorCodes.CANCEL)
     peer.exchange()
-    assert user.told == ["paused", "lost: upstream reset"]
+    assert user.told == ["paused", "resumed", "lost: upstream reset"]
 
 
 def test_a_slow_client_holds_its_own_stream_alone() -> None:

@@ -12,8 +12,6 @@ What the library does not leave to us is done before it or behind it:
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.events import (
     DataReceived,
     Event,
@@ -25,9 +23,8 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hpack.hpack import Encoder
 
-from pyrbacproxy.http2 import frames
+from pyrbacproxy.http2 import frames, library
 from pyrbacproxy.http2.errors import ConnectionFaultError
 from pyrbacproxy.http2.frames import Frame
 from pyrbacproxy.http2.head_block import TABLE_BYTES, Fields, HeadBlockDecoder
@@ -100,11 +97,6 @@ OPENING: Final = Opening()
 GONE_AWAY: Final = GoneAway()
 
 
-class _Connection(H2Connection):
-    # Of 65,536 it would remember how they ended: megabytes for each client.
-    MAX_CLOSED_STREAMS = 1024
-
-
 class _LocalSettings(Settings):
     """Ours, but for the number of streams, which the caller counts."""
 
@@ -117,24 +109,6 @@ class _LocalSettings(Settings):
         self[SettingCodes.MAX_CONCURRENT_STREAMS] = value
 
 
-class _Encoder(Encoder):
-    """Never keeps more than 4096 bytes, whatever the client allows; no Huffman code: it is slow."""
-
-    @property
-    def header_table_size(self) -> int:
-        return self.header_table.maxsize
-
-    @header_table_size.setter
-    def header_table_size(self, value: int) -> None:
-        size = min(value, TABLE_BYTES)
-        self.header_table.maxsize = size
-        if self.header_table.resized:
-            self.table_size_changes.append(size)
-
-    def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:  # noqa: ARG002, FBT001, FBT002 - the library's signature
-        return super().add(to_add, sensitive)
-
-
 class Engine:
     """The server's side. After any call `outgoing` is due to the client.
 
@@ -144,17 +118,7 @@ class Engine:
     __slots__ = ("_decoder", "_h2", "_out", "_owed", "_window", "last_stream")
 
     def __init__(self, limits: Http2Limits, *, max_header_bytes: int) -> None:
-        config = H2Configuration(
-            client_side=False,
-            header_encoding=None,
-            validate_inbound_headers=False,
-            normalize_inbound_headers=False,
-            validate_outbound_headers=False,
-            normalize_outbound_headers=False,
-        )
-        self._h2 = _Connection(config)
-        self._h2.local_settings = _LocalSettings(client=False)
-        self._h2.encoder = _Encoder()
+        self._h2 = library.connection(_LocalSettings(client=False), is_client=False)
         max_list = max_header_bytes + _LIST_SLACK
         self._decoder = HeadBlockDecoder(max_list_bytes=max_list)
         self._out = bytearray()

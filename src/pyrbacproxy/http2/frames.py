@@ -29,6 +29,9 @@ _PADDED = 0x8
 _PRIORITY = 0x20
 _HEADER_BYTES = 9
 _PRIORITY_BYTES = 5
+_GOAWAY_BYTES = 8
+# The top bit is reserved.
+_STREAM_BITS = 0x7FFF_FFFF
 # What one turn may take, in frames; a head is worth as many. It is 20 ms, and a read may bring 2 s.
 _TURN = 512
 _HEAD_WEIGHT = 8
@@ -55,8 +58,7 @@ class FrameReader:
 
     `has_begun_block` tells that some of a header block is here, but not all; `has_settings`, that
     the client has greeted us; `is_held`, that more may be had at once, though not in this turn.
-    `continuations` counts the CONTINUATION frames so far. Whoever stops taking what `feed` gives
-    finds the rest there with the next bytes, or none.
+    Whoever stops taking what `feed` gives finds the rest there with the next bytes, or none.
     """
 
     __slots__ = (
@@ -67,7 +69,6 @@ class FrameReader:
         "_max_frame",
         "_opening",
         "_partial",
-        "continuations",
         "has_settings",
         "is_held",
     )
@@ -83,7 +84,6 @@ class FrameReader:
         self._opening: Frame | None = None
         self._block = bytearray()
         self._continued = 0
-        self.continuations = 0
 
     @property
     def has_begun_block(self) -> bool:
@@ -103,23 +103,14 @@ class FrameReader:
                 return
             self._has_preface = True
             del partial[: len(PREFACE)]
-        while len(partial) >= _HEADER_BYTES:
-            if left <= 0:
-                self.is_held = True
-                return
-            size = int.from_bytes(partial[:3])
-            if size > self._max_frame:
-                raise ConnectionFaultError(Code.FRAME_SIZE_ERROR, "a frame is too long")
-            end = _HEADER_BYTES + size
-            if len(partial) < end:
-                return
-            stream = int.from_bytes(partial[5:9]) & 0x7FFF_FFFF
-            frame = Frame(partial[3], partial[4], stream, bytes(partial[_HEADER_BYTES:end]))
-            del partial[:end]
-            left -= _HEAD_WEIGHT if frame.kind == HEADERS else 1
-            whole = self._assembled(frame)
+        for raw in cut(partial, self._max_frame):
+            left -= _HEAD_WEIGHT if raw[3] == HEADERS else 1
+            whole = self._assembled(_parsed(raw))
             if whole is not None:
                 yield whole
+            if left <= 0:
+                self.is_held = len(partial) >= _HEADER_BYTES
+                return
 
     def _assembled(self, frame: Frame) -> Frame | None:
         """The frame, or the HEADERS that it completes; None while a block goes on."""
@@ -149,7 +140,6 @@ class FrameReader:
     def _continue(self, opening: Frame, frame: Frame) -> Frame | None:
         if frame.kind != CONTINUATION or frame.stream != opening.stream:
             raise ConnectionFaultError(Code.PROTOCOL_ERROR, "a frame inside a header block")
-        self.continuations += 1
         self._continued += 1
         self._block += frame.payload
         if len(self._block) > self._max_block or self._continued > _MOST_CONTINUATIONS:
@@ -160,6 +150,34 @@ class FrameReader:
         self._block.clear()
         self._opening = None
         return _headers(opening, block)
+
+
+def cut(buffer: bytearray, max_frame_bytes: int) -> Iterator[bytes]:
+    """Take the whole frames off the buffer's beginning; the fourth byte of each is its kind.
+
+    Raises ConnectionFaultError when the next one says that it is longer, whatever has come of it.
+    """
+    while len(buffer) >= _HEADER_BYTES:
+        size = int.from_bytes(buffer[:3])
+        if size > max_frame_bytes:
+            raise ConnectionFaultError(Code.FRAME_SIZE_ERROR, "a frame is too long")
+        end = _HEADER_BYTES + size
+        if len(buffer) < end:
+            return
+        raw = bytes(buffer[:end])
+        del buffer[:end]
+        yield raw
+
+
+def last_stream(raw: bytes) -> int:
+    """Of a GOAWAY (RFC 9113 §6.8). Raises ConnectionFaultError for one that is cut short."""
+    if len(raw) < _HEADER_BYTES + _GOAWAY_BYTES:
+        raise ConnectionFaultError(Code.FRAME_SIZE_ERROR, "a GOAWAY that is cut short")
+    return int.from_bytes(raw[_HEADER_BYTES : _HEADER_BYTES + 4]) & _STREAM_BITS
+
+
+def _parsed(raw: bytes) -> Frame:
+    return Frame(raw[3], raw[4], int.from_bytes(raw[5:9]) & _STREAM_BITS, raw[_HEADER_BYTES:])
 
 
 def _headers(opening: Frame, block: bytes) -> Frame:

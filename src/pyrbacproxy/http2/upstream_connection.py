@@ -2,29 +2,27 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol
 
 from h2 import events
-from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from pyrbacproxy.dataplane.deadline import Deadline, StallWatch
+from pyrbacproxy.dataplane.connection import Connection
+from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.http2 import upstream_heads
+from pyrbacproxy.http2 import library, upstream_heads
+from pyrbacproxy.http2.errors import ConnectionFaultError
+from pyrbacproxy.http2.frames import GOAWAY, cut, last_stream
 from pyrbacproxy.http2.upstream_decoder import UpstreamDecoder
-from pyrbacproxy.http2.upstream_goaway import GoAway, GoAways
 from pyrbacproxy.http2.upstream_stream import WINDOW_BYTES, UpstreamStream
 
 # For all streams together: opened at once, for each has a window of its own.
 _CONNECTION_WINDOW_BYTES = 4_194_304
 _FIRST_WINDOW_BYTES = 65_535
 _FRAME_BYTES = 65_536
-# An upstream names the size of the table that we remember its requests in.
-_TABLE_BYTES = 4096
 # Where an upstream names no limit; Go's client has the same.
 _MOST_STREAMS = 1000
 _LAST_STREAM_ID = 2**31 - 1
@@ -48,37 +46,29 @@ class Keeper(Protocol):
         ...
 
 
-class UpstreamConnection(asyncio.Protocol):
+class UpstreamConnection(Connection):
     """One connection. `settled` is told once whether the upstream speaks HTTP/2."""
 
     def __init__(self, keeper: Keeper, settled: Callable[[bool], None]) -> None:
+        super().__init__(keeper.limits, keeper.loop)
         self._keeper = keeper
-        self.limits = limits = keeper.limits
-        self.loop = loop = keeper.loop
-        self.h2 = _client(limits)
+        self.limits = keeper.limits
+        self.loop = keeper.loop
+        self.h2 = _client(keeper.limits)
         self.is_write_paused = False
         self.has_served = False
         self._settled: Callable[[bool], None] | None = settled
-        self._transport: asyncio.Transport | None = None
-        self._goaways = GoAways(max_frame_bytes=_FRAME_BYTES)
+        self._received = bytearray()
         self._streams: dict[int, UpstreamStream] = {}
         self._is_going = False
         self._unopened = 0
-        self._idle = Deadline(loop, self.close)
-        self._stall = StallWatch(
-            loop,
-            limits.write_stall_seconds,
-            pending_bytes=self._pending_bytes,
-            stalled=lambda: self._lose("upstream stopped reading"),
-        )
+        self._idle = Deadline(keeper.loop, self.close)
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected, TLS handshake included."""
-        tcp = cast("asyncio.Transport", transport)
-        tcp.set_write_buffer_limits(self.limits.write_high_water_bytes)
-        self._transport = tcp
+        super().connection_made(transport)
         self.h2.initiate_connection()
         self.h2.increment_flow_control_window(_CONNECTION_WINDOW_BYTES - _FIRST_WINDOW_BYTES)
         self.flush()
@@ -86,14 +76,15 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Some frames."""
         touched: dict[int, UpstreamStream] = {}
+        self._received += data
         try:
-            for piece in self._goaways.feed(data):
-                if isinstance(piece, GoAway):
-                    self._go_away(piece)
+            for raw in cut(self._received, _FRAME_BYTES):
+                if raw[3] == GOAWAY:
+                    self._go_away(last_stream(raw))
                     continue
-                for event in self.h2.receive_data(piece):
+                for event in self.h2.receive_data(raw):
                     self._take(event, touched)
-        except (ProtocolError, RemoteProtocolError):
+        except (ProtocolError, ConnectionFaultError):
             self.flush()
             self._lose("upstream broke HTTP")
             return
@@ -102,7 +93,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._open_window()
         self.flush()
         if self._pending_bytes() > _MOST_UNREAD_BYTES + self.limits.write_high_water_bytes:
-            self._lose("upstream stopped reading")
+            self._stalled()
 
     def eof_received(self) -> None:
         """The upstream ended its sending: nothing can be answered any more."""
@@ -110,18 +101,18 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Closed, by whomever."""
-        self._transport = None
+        super().connection_lost(exc)
         self._lose("upstream closed early" if exc is None else "upstream connection lost")
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
+        super().pause_writing()
         self.is_write_paused = True
-        self._stall.start()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
+        super().resume_writing()
         self.is_write_paused = False
-        self._stall.stop()
         self._send_more()
 
     # For the connector
@@ -176,15 +167,15 @@ class UpstreamConnection(asyncio.Protocol):
         return stream_id
 
     def is_alive(self, stream_id: int) -> bool:
-        """Whether `h2` still sends on it: it knows of a reset before it has told."""
+        """Whether `h2` still sends on it: it knows of the end that a frame brings before we do."""
         found = self.h2.streams.get(stream_id)
         return found is not None and not found.closed
 
     def flush(self) -> None:
         """Send what `h2` has ready."""
         data = self.h2.data_to_send()
-        if data and self._transport is not None:
-            self._transport.write(data)
+        if data:
+            self.write(data)
 
     def release(self, stream: UpstreamStream, error: ErrorCodes | None) -> None:
         """The stream is over; reset it with `error` unless it has ended both ways."""
@@ -205,8 +196,8 @@ class UpstreamConnection(asyncio.Protocol):
     def _take(self, event: events.Event, touched: dict[int, UpstreamStream]) -> None:
         if isinstance(event, events.RemoteSettingsChanged):
             self._settle()
-        elif isinstance(event, events.WindowUpdated):
-            self._send_more(event.stream_id)
+        elif isinstance(event, events.WindowUpdated) and not event.stream_id:
+            self._send_more()
         elif isinstance(event, events.DataReceived):
             # What a stream holds back is bounded by its own window.
             self._unopened += event.flow_controlled_length
@@ -216,8 +207,6 @@ class UpstreamConnection(asyncio.Protocol):
             stream.take(event)
 
     def _settle(self) -> None:
-        encoder = self.h2.encoder
-        encoder.header_table_size = min(encoder.header_table_size, _TABLE_BYTES)
         if self._settled is not None:
             self._settled(True)
             self._settled = None
@@ -225,9 +214,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._send_more()
         self._keeper.freed()
 
-    def _go_away(self, last: GoAway) -> None:
+    def _go_away(self, last: int) -> None:
+        """Streams above `last` were not looked at; what is below is still answered.
+
+        The library would take it for the end, and refuse every frame behind it.
+        """
         self._go()
-        for stream in [found for key, found in self._streams.items() if key > last.last_stream_id]:
+        for stream in [found for number, found in self._streams.items() if number > last]:
             stream.was_refused = True
             stream.lose("upstream refused the stream", ErrorCodes.CANCEL)
         if not self._streams:
@@ -238,10 +231,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_going = True
         self._keeper.forget(self)
 
-    def _send_more(self, stream_id: int | None = 0) -> None:
-        """A window opened: of a stream, or of the connection."""
-        streams = [self._streams[stream_id]] if stream_id in self._streams else ()
-        for stream in streams or list(self._streams.values()):
+    def _send_more(self) -> None:
+        """Windows opened, or the write buffer is low again."""
+        for stream in list(self._streams.values()):
             stream.send_more()
 
     def _open_window(self) -> None:
@@ -250,9 +242,11 @@ class UpstreamConnection(asyncio.Protocol):
             self.h2.increment_flow_control_window(opened)
 
     def _lose(self, failure: str) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
         self._end(failure)
+
+    def _stalled(self) -> None:
+        self._lose("upstream stopped reading")
 
     def _end(self, failure: str) -> None:
         self._go()
@@ -265,29 +259,20 @@ class UpstreamConnection(asyncio.Protocol):
         for stream in streams.values():
             stream.lose(failure, None)
 
-    def _pending_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
 
 def _client(limits: Limits) -> H2Connection:
-    """Our end; what it checks of heads is checked by `upstream_heads`, stream by stream."""
-    h2 = H2Connection(
-        H2Configuration(
-            client_side=True,
-            header_encoding=None,
-            validate_inbound_headers=False,
-            normalize_inbound_headers=False,
-            validate_outbound_headers=False,
-        )
-    )
-    h2.local_settings = Settings(
-        client=True,
-        initial_values={
-            SettingCodes.ENABLE_PUSH: 0,
-            SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
-            SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
-            SettingCodes.MAX_HEADER_LIST_SIZE: limits.max_header_bytes,
-        },
+    """Our end; what the library checks of heads is checked by `upstream_heads`, by streams."""
+    h2 = library.connection(
+        Settings(
+            client=True,
+            initial_values={
+                SettingCodes.ENABLE_PUSH: 0,
+                SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
+                SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
+                SettingCodes.MAX_HEADER_LIST_SIZE: limits.max_header_bytes,
+            },
+        ),
+        is_client=True,
     )
     h2.max_inbound_frame_size = _FRAME_BYTES
     h2.decoder = UpstreamDecoder(max_list_bytes=limits.max_header_bytes)

@@ -41,7 +41,7 @@ class Carrier(Protocol):
         ...
 
     def is_alive(self, stream_id: int) -> bool:
-        """Whether `h2` still sends on it: it knows of a reset before it has told."""
+        """Whether `h2` still sends on it: it knows of the end that a frame brings before we do."""
         ...
 
     def takes(self, list_bytes: int) -> bool:
@@ -166,6 +166,8 @@ class UpstreamStream:
                 self._ended(user)
             elif isinstance(event, events.StreamReset):
                 self._reset(event.error_code)
+            elif isinstance(event, events.WindowUpdated):
+                self.send_more()
         except RemoteProtocolError:
             self.lose("upstream broke HTTP", ErrorCodes.PROTOCOL_ERROR)
 
@@ -216,7 +218,7 @@ class UpstreamStream:
     def send_more(self) -> None:
         """Send what there is a window for; hold the client while something waits."""
         user = self._user
-        if user is None or not self._carrier.is_alive(self.id):
+        if user is None:
             return
         self._send_waiting()
         if self._waiting:

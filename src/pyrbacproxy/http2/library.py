@@ -1,0 +1,51 @@
+"""The `h2` library as either end of a connection: it judges no heads, and keeps little.
+
+Its encoder takes the square of a value's length for Huffman code, a minute for 400 KB, and keeps as
+much as the peer allows; of 65,536 streams it would remember how they ended.
+"""
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.settings import Settings
+from hpack.hpack import Encoder
+
+from pyrbacproxy.http2.head_block import TABLE_BYTES
+
+
+def connection(settings: Settings, *, is_client: bool) -> H2Connection:
+    """Our end, with our settings. A client's secrets stay out of the peer's table."""
+    made = _Connection(
+        H2Configuration(
+            client_side=is_client,
+            header_encoding=None,
+            validate_inbound_headers=False,
+            normalize_inbound_headers=False,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=is_client,
+        )
+    )
+    made.local_settings = settings
+    made.encoder = _Encoder()
+    return made
+
+
+class _Connection(H2Connection):
+    MAX_CLOSED_STREAMS = 1024
+
+
+class _Encoder(Encoder):
+    """Never keeps more than 4096 bytes, and uses no Huffman code."""
+
+    @property
+    def header_table_size(self) -> int:
+        return self.header_table.maxsize
+
+    @header_table_size.setter
+    def header_table_size(self, value: int) -> None:
+        size = min(value, TABLE_BYTES)
+        self.header_table.maxsize = size
+        if self.header_table.resized:
+            self.table_size_changes.append(size)
+
+    def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:  # noqa: ARG002, FBT001, FBT002 - the library's signature
+        return super().add(to_add, sensitive)
