@@ -76,6 +76,7 @@ REFUSED = [
     ("{{ . }}", 4, "unexpected ."),
     ("{{ with 1 }}{{ ..a }}{{ end }}", 17, "there is no field .a in a text"),
     ("{{ $ }}", 6, "there is no field }}"),
+    ("{{ print $ .Value }}", 10, "undefined variable $"),
     ("{{ $.Other }}", 5, "there is no field .Other"),
     ("{{ .Value.x }}", 10, "there is no field .x in a text"),
     ('{{ "a".x }}', 7, "there is no field .x in a text"),

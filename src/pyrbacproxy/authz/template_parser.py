@@ -190,7 +190,7 @@ class _Expressions(_Cursor):
                 return self._field(token, is_root=self.dot is None)
             case Kind.DOT if self.dot is not None:
                 return Variable(self.dot)
-            case Kind.VARIABLE if token.text == "$":
+            case Kind.VARIABLE if token.text == "$" and not self.token.is_spaced:
                 return self._field(self.take(), is_root=True)
             case Kind.VARIABLE:
                 return Variable(self.slot(token))
