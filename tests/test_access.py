@@ -287,7 +287,7 @@ def test_a_rejected_token_gets_401_and_is_logged_without_it() -> None:
     assert isinstance(verdict, Respond)
     assert verdict.response.status == 401
     assert reviews == [TokenReview(BearerToken("s3cr3t"))]
-    line = "Unable to authenticate the request: bearer token: API server away"
+    line = "Unable to authenticate the request due to an error: bearer token: API server away"
     assert verdict.decided.notes == (Note(0, line, is_error=True),)
     assert "s3cr3t" not in repr(verdict)
 
@@ -346,7 +346,7 @@ def test_a_refusal_names_user_and_verb_never_the_path() -> None:
     said = "Forbidden (user=alice, verb=*, resource=, subresource=)"
     assert (verdict.response.status, verdict.response.body) == (403, f"{said}\n".encode())
     assert verdict.decided == Decided(
-        Outcome.DENIED, "alice", "token", "review", (Note(2, f"{said}. Reason: no rule"),)
+        Outcome.DENIED, "alice", "token", "review", (Note(2, f'{said}. Reason: "no rule".'),)
     )
 
 

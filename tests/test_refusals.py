@@ -29,7 +29,11 @@ def test_refused() -> None:
         (None, ()),
         (
             Rejected("expired"),
-            (Note(0, "Unable to authenticate the request: expired", is_error=True),),
+            (
+                Note(
+                    0, "Unable to authenticate the request due to an error: expired", is_error=True
+                ),
+            ),
         ),
     ],
 )
@@ -50,7 +54,7 @@ def test_k_u21_forbidden(kind: Kind) -> None:
     answer = not_allowed(PODS, Decision(kind, "no rule", "review"), decided())
     said = "Forbidden (user=carol, verb=get, resource=pods, subresource=log)"
     assert (answer.response.status, answer.response.body) == (403, f"{said}\n".encode())
-    notes = (Note(2, f"{said}. Reason: no rule"),)
+    notes = (Note(2, f'{said}. Reason: "no rule".'),)
     assert answer.decided == Decided(Outcome.DENIED, "carol", "token", "review", notes)
 
 

@@ -1,9 +1,11 @@
 """The answers 401, 403 and 500 and what the log says beside them, the same for every chain.
 
-Statuses and bodies are the original's (reference 3.8), with the challenge that RFC 9110 §15.5.2
-demands (D26). The client learns user, verb and resource, never the path, the reason, or why its
-credential is no good.
+Statuses, bodies and lines are the original's (reference 3.8), with the challenge that RFC 9110
+§15.5.2 demands (D26). The client learns user, verb and resource, never the path, the reason, or why
+its credential is no good.
 """
+
+import json
 
 from pyrbacproxy.authn.authenticator import Rejected
 from pyrbacproxy.authz.attributes import Attributes, describe
@@ -25,7 +27,7 @@ def unauthenticated(rejected: Rejected | None) -> Respond:
     """401; the log says why, unless there was no credential at all."""
     notes: tuple[Note, ...] = ()
     if rejected:
-        line = f"Unable to authenticate the request: {rejected.reason}"
+        line = f"Unable to authenticate the request due to an error: {rejected.reason}"
         notes = (note(0, line, is_error=True),)
     return Respond(_UNAUTHORIZED, Decided(Outcome.UNAUTHENTICATED, notes=notes))
 
@@ -51,7 +53,8 @@ def not_allowed(
     said = f"Forbidden {words}"
     decided.outcome = Outcome.DENIED
     decided.decision_source = judgement.source
-    decided.notes = (note(2, f"{said}. Reason: {judgement.reason}"),)
+    reason = json.dumps(judgement.reason, ensure_ascii=False)
+    decided.notes = (note(2, f"{said}. Reason: {reason}."),)
     return Respond(_spoken(403, said), decided)
 
 
