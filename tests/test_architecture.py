@@ -213,13 +213,14 @@ ALLOWED: dict[str, str] = {
     "kube.tls_context": "",
     "kube.credential_files": "regular_file",
     "kube.impersonation": "",
-    "kube.exec_plugin": "",
+    "kube.kubeconfig_document": "kube.credential_files",
+    "kube.exec_plugin": "kube.credential_files kube.kubeconfig_document kube.tls_context",
     "kube.kubeconfig_user": "kube.credential_files kube.exec_plugin kube.impersonation "
     "kube.tls_context",
-    "kube.kubeconfig": "egress_proxy kube.credential_files kube.kubeconfig_user "
-    "kube.tls_context regular_file",
+    "kube.kubeconfig": "egress_proxy kube.credential_files kube.kubeconfig_document "
+    "kube.kubeconfig_user kube.tls_context regular_file",
     "kube.resolve_kubeconfig": "kube.credential_files kube.exec_plugin kube.impersonation "
-    "kube.tls_context regular_file",
+    "kube.kubeconfig_document kube.tls_context regular_file",
     "kube.credentials": "egress_proxy kube.credential_files kube.kubeconfig regular_file",
     "kube.turns": "kube.fair_bucket",
     "kube.post": "egress_proxy http1.writer kube.review_codec reviews",

@@ -294,18 +294,27 @@ def server_context(certificate: Path, client_ca: Path | None = None) -> ssl.SSLC
 
 
 class World:
-    """What the tests of a module share: certificates, the servers and the running proxies."""
+    """What the tests of a module share: certificates, the servers and the running proxies.
 
-    def __init__(self, folder: Path) -> None:
+    Without `is_api_secure` the API server is spoken to in the clear, and so without credential.
+    """
+
+    def __init__(self, folder: Path, *, is_api_secure: bool = False) -> None:
         self.folder = folder
         self.certificates = folder / "pki"
         self.certificates.mkdir()
         pki.build(CERTIFICATES, self.certificates)
-        self.api = FakeApi()
+        self.api = FakeApi(tls=server_context(self.certificates / "api") if is_api_secure else None)
+        self.api_url = f"{'https' if is_api_secure else 'http'}://127.0.0.1:{self.api.port}"
         self.upstream = Upstream()
-        self.kubeconfig = self.write_kubeconfig("kubeconfig", f"http://127.0.0.1:{self.api.port}")
+        self.kubeconfig = self.write_kubeconfig("kubeconfig", self.api_url, ca=self.api_ca)
         self.shared: dict[str, Proxy] = {}
         self._numbers = itertools.count()
+
+    @property
+    def api_ca(self) -> str:
+        """The CA file of the servers."""
+        return str(self.certificates / "server-ca.crt")
 
     def write_kubeconfig(
         self, name: str, server: str, credential: Mapping[str, str] | None = None, ca: str = ""

@@ -173,31 +173,31 @@ def test_fr38_a_token_in_the_query_is_no_credential(lab: Lab) -> None:
 # --- FR39: our own credential ----------------------------------------------------------
 
 
-def rotated_token(lab: Lab, first: str, second: str) -> str:
-    """The token that the API server takes is `second` from now on; all else is a 401."""
-
-    def judge(call: Asked) -> Reply:
-        if call.credential != f"Bearer {second}":
-            return failed(401)
-        return lab.api.tokens[str(call.spec["token"])]
-
-    lab.secrets |= {first, second}
-    lab.api.on_token = judge
-    return second
-
-
 def test_fr39_a_rotated_token_file_is_read_again_at_once(lab: Lab, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("own-first")
+    lab.secrets |= {"own-first", "own-second"}
+    accepted = ["Bearer own-first"]
+
+    def judge(call: Asked) -> Reply:
+        return user(str(call.spec["token"])) if call.credential in accepted else failed(401)
+
+    world = lab.world
+    api = FakeApi(tls=server_context(lab.certificates / "api"))
+    api.on_token = judge
+    server = f"https://127.0.0.1:{api.port}"
     credential = {"tokenFile": str(path)}
-    server = f"http://127.0.0.1:{lab.api.port}"
-    kubeconfig = lab.world.write_kubeconfig("by-token", server, credential)
-    proxy = lab.start(f"--kubeconfig={kubeconfig}", is_own=True)
-    assert proxy.ask(get("/metrics", bearer(lab.token(user("alice"))))).status == 200
-    assert {call.credential for call in lab.api.asked} == {"Bearer own-first"}
-    path.write_text(rotated_token(lab, "own-first", "own-second"))
-    assert proxy.ask(get("/metrics", bearer(lab.token(user("bob"))))).status == 200
-    assert lab.api.token_reviews()[-1].credential == "Bearer own-second"
+    kubeconfig = world.write_kubeconfig("by-token", server, credential, world.api_ca)
+    try:
+        proxy = lab.start(f"--kubeconfig={kubeconfig}", is_own=True)
+        assert proxy.ask(get("/metrics", bearer(lab.token()))).status == 200
+        assert {call.credential for call in api.asked} == {"Bearer own-first"}
+        path.write_text("own-second")
+        accepted[:] = ["Bearer own-second"]
+        assert proxy.ask(get("/metrics", bearer(lab.token()))).status == 200
+        assert api.token_reviews()[-1].credential == "Bearer own-second"
+    finally:
+        api.close()
 
 
 def test_fr39_a_rotated_client_certificate_is_read_again(lab: Lab, tmp_path: Path) -> None:

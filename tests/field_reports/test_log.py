@@ -7,6 +7,7 @@ import os
 import re
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.field_reports.harness import Lab, Proxy, bearer, get
+from tests.field_reports.harness import Lab, Proxy, World, bearer, get
 from tests.field_reports.servers import Reply, failed, refused, user
 from tests.field_reports.watching import until
 
@@ -27,13 +28,21 @@ SOCKET = (
 )
 
 
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Only an API server with TLS is told our own credential."""
+    world = World(tmp_path_factory.mktemp("lab"), is_api_secure=True)
+    yield world
+    world.close()
+
+
 @pytest.fixture
 def proxy(lab: Lab) -> Proxy:
     """A proxy at the highest level, with a credential of its own for the API server."""
     own = "secret-own-credential"
     lab.secrets.add(own)
-    address = f"http://127.0.0.1:{lab.api.port}"
-    kubeconfig = lab.world.write_kubeconfig("own", address, {"token": own})
+    world = lab.world
+    kubeconfig = world.write_kubeconfig("own", world.api_url, {"token": own}, world.api_ca)
     return lab.start(f"--kubeconfig={kubeconfig}", "--v=10")
 
 

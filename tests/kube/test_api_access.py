@@ -178,8 +178,18 @@ async def test_a_plugin_that_fails_is_a_failed_review_and_heals(
 
 
 async def test_what_the_kubeconfig_itself_says_goes_before_the_plugin(access: World) -> None:
+    certificate, key = text_of(access.authority.client("you", "somebody else"))
     access.write(PLUGIN | {"token": "own-1"})
-    access.status(token="other")
+    access.status(clientCertificateData=certificate, clientKeyData=key)
+    assert await access.ask() == "alice"
+
+
+async def test_fr39_a_plugin_s_bad_certificate_is_not_kept(access: World) -> None:
+    access.write(PLUGIN)
+    access.status(clientCertificateData="s3cret", clientKeyData="s3cret")
+    assert "its certificate is no readable PEM" in await access.ask()
+    access.status(token="own-1")
+    access.now += 5
     assert await access.ask() == "alice"
 
 
@@ -222,9 +232,19 @@ async def answered(client: ApiClient) -> TokenReviewAnswer:
     ],
 )
 async def test_a_name_with_a_password(tmp_path: Path, user: dict[str, Any], sent: str) -> None:
-    async with stubbed(tmp_path, user) as (stub, client):
+    authority = Authority(tmp_path)
+    ca = {"certificate-authority": str(authority.certificate_file)}
+    async with stubbed(tmp_path, user, plain_context(authority), **ca) as (stub, client):
         await answered(client)
         assert stub.authorizations == [sent]
+
+
+async def test_a_server_without_tls_gets_no_credential(tmp_path: Path) -> None:
+    user = {"token": "s3cret", "as": "admin"}
+    async with stubbed(tmp_path, user) as (stub, client):
+        await answered(client)
+        assert stub.authorizations == [""]
+        assert stub.headers[0]["Impersonate-User"] == "admin"
 
 
 async def test_somebody_else_is_acted_as(tmp_path: Path) -> None:

@@ -170,8 +170,10 @@ async def test_fr39_a_rotated_token_file_of_a_kubeconfig_is_used_within_a_minute
     (tmp_path / "first").write_text("own-1")
     (tmp_path / "second").write_text("own-2")
     (tmp_path / "token").symlink_to("first")
-    async with api_server() as stub:
-        kubeconfig(tmp_path / "kc", {"server": stub.url}, {"tokenFile": "token"})
+    authority = Authority(tmp_path)
+    ca = {"certificate-authority": str(authority.certificate_file)}
+    async with api_server(server_context(authority)) as stub:
+        kubeconfig(tmp_path / "kc", {"server": stub.url} | ca, {"tokenFile": "token"})
         world = World(stub, KubeSettings(kubeconfig=str(tmp_path / "kc")))
         await world.ask()
         rotate(tmp_path / "token", tmp_path / "second")

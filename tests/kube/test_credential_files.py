@@ -32,6 +32,8 @@ def test_a_file_or_data(tmp_path: Path) -> None:
     assert file_or_data({}, "ca", tmp_path) == ("", [])
     assert file_or_data({"ca": "ca"}, "ca", tmp_path) == ("PEM", [])
     assert file_or_data({"ca-data": "UEVN"}, "ca", tmp_path) == ("PEM", [])
+    assert file_or_data({"ca-data": "UE\r\nVN\n"}, "ca", tmp_path) == ("PEM", [])
+    assert file_or_data({"ca-data": "UE VN"}, "ca", tmp_path)[1] == ["ca-data: is no base64"]
     assert file_or_data({"ca": "ca", "ca-data": "UEVN"}, "ca", tmp_path)[0] == ""
 
 

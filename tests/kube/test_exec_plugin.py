@@ -2,17 +2,20 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube.exec_plugin import (
     PluginCredential,
     PluginError,
     plugin_problems,
     run_plugin,
 )
+from tests.kube.parties import text_of
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
@@ -70,6 +73,7 @@ def test_a_whole_entry_has_no_problem(tmp_path: Path, changes: dict[str, Any]) -
         ({"args": "a"}, "exec.args: "),
         ({"args": [1]}, "exec.args: "),
         ({"args": ["a\0"]}, "exec.args: "),
+        ({"provideClusterInfo": "false"}, "exec.provideClusterInfo: "),
         ({"env": {"A": "b"}}, "exec.env: "),
         ({"env": ["A=b"]}, "exec.env: "),
         ({"env": [{"value": "s3cret"}]}, "exec.env: "),
@@ -97,30 +101,49 @@ def test_an_entry_is_a_mapping(tmp_path: Path) -> None:
     [
         pytest.param({"token": "t"}, PluginCredential("t"), id="token"),
         pytest.param(
-            {"clientCertificateData": "C", "clientKeyData": "K"},
-            PluginCredential("", "C", "K"),
-            id="certificate",
-        ),
-        pytest.param(
-            {
-                "token": "t",
-                "clientCertificateData": "C",
-                "clientKeyData": "K",
-                "expirationTimestamp": "2030-01-01T01:00:00+01:00",
-            },
-            PluginCredential("t", "C", "K", 1893456000.0),
-            id="both, for a time",
-        ),
-        pytest.param(
-            {"token": "t", "expirationTimestamp": "2030-01-01T00:00:00Z"},
+            {"token": "t", "expirationTimestamp": "2030-01-01T01:00:00+01:00"},
             PluginCredential("t", expires_at=1893456000.0),
             id="for a time",
+        ),
+        pytest.param(
+            {"token": "t", "expirationTimestamp": "2030-01-01T00:00:00.123456789Z"},
+            PluginCredential("t", expires_at=1893456000.123456),
+            id="to the nanosecond",
         ),
     ],
 )
 def test_a_credential(tmp_path: Path, status: dict[str, str], credential: PluginCredential) -> None:
     printing(tmp_path, status=status)
     assert run_plugin(ENTRY, {}, tmp_path) == credential
+
+
+def test_a_credential_may_be_a_certificate(tmp_path: Path) -> None:
+    certificate, key = text_of(Authority(tmp_path).client("me", "me"))
+    pair = {"clientCertificateData": f"# \u00e9\n{certificate}", "clientKeyData": key}
+    printing(tmp_path, status=pair)
+    expected = PluginCredential("", pair["clientCertificateData"], key)
+    assert run_plugin(ENTRY, {}, tmp_path) == expected
+    printing(tmp_path, status=pair | {"token": "t"})
+    assert run_plugin(ENTRY, {}, tmp_path) == replace(expected, token="t")
+
+
+def test_a_certificate_that_no_connection_can_use_is_no_credential(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = text_of(authority.client("me", "me"))
+    _, other_key = text_of(authority.client("you", "you"))
+    for pair in ((certificate, other_key), ("s3cret", key), (certificate, "s3cret")):
+        status = dict(zip(("clientCertificateData", "clientKeyData"), pair, strict=True))
+        printing(tmp_path, status=status)
+        with pytest.raises(PluginError, match="its certificate") as caught:
+            run_plugin(ENTRY, {}, tmp_path)
+        assert "s3cret" not in str(caught.value)
+
+
+def test_yaml_is_taken_as_well(tmp_path: Path) -> None:
+    lines = (f"apiVersion: {V1}", "kind: ExecCredential", "status:", "  token: t")
+    stamp = "  expirationTimestamp: 2030-01-01T00:00:00Z"
+    plugin(tmp_path, f"print({chr(10).join((*lines, stamp))!r})")
+    assert run_plugin(ENTRY, {}, tmp_path) == PluginCredential("t", expires_at=1893456000.0)
 
 
 ECHO = """
@@ -162,7 +185,7 @@ def test_the_cluster_is_told_to_who_asks_for_it(
     told_of = {"server": "https://a", "tls-server-name": "b"}
     assert told(tmp_path, entry, cluster)["info"]["spec"]["cluster"] == told_of
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
-    with_config = cluster | {"extensions": [{"name": "other", "extension": 1}, extension]}
+    with_config = cluster | {"extensions": [{"name": "other"}, {}, extension]}
     told_more = told_of | {"config": {"audience": "x"}}
     assert told(tmp_path, entry, with_config)["info"]["spec"]["cluster"] == told_more
 
@@ -178,8 +201,9 @@ def test_a_bare_name_is_looked_for_in_path(tmp_path: Path, monkeypatch: pytest.M
     [
         ("import sys; print('s3cret', file=sys.stderr); sys.exit(3)", "ended with status 3"),
         ("import os; os.kill(os.getpid(), 9)", "was ended by signal 9"),
-        ("print('s3cret')", "wrote no JSON"),
-        ("print('[' * 100_000)", "wrote no JSON"),
+        ("print('s3cret')", "its kind is not ExecCredential"),
+        ("print('s3cret: [')", "it is neither JSON nor YAML"),
+        ("print('[' * 100_000)", "it is neither JSON nor YAML"),
         ("print('x' * (1 << 22))", "writes more than a credential"),
         ("print('[\"s3cret\"]')", "its kind is not ExecCredential"),
     ],
@@ -201,6 +225,7 @@ def test_fr67_what_fails_is_told_without_its_words(
         ({"status": None}, "it has no status"),
         ({"status": {}}, "neither a token nor a certificate"),
         ({"status": {"token": 1}}, "its token is no string"),
+        ({"status": {"token": "s3cret\ud800"}}, "its token is no string"),
         ({"status": {"clientKeyData": "s3cret"}}, "a certificate and its key go together"),
         ({"status": {"token": "s3cret", "expirationTimestamp": "soon"}}, "no time of RFC 3339"),
         (

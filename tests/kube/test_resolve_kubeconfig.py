@@ -10,6 +10,7 @@ from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube import resolve_kubeconfig
 from pyrbacproxy.kube.credential_files import digest_of
 from pyrbacproxy.kube.exec_plugin import PluginCredential
+from pyrbacproxy.kube.kubeconfig_document import DocumentError
 from pyrbacproxy.kube.tls_context import secret_folder
 from tests.kube.parties import kubeconfig, text_of
 
@@ -81,7 +82,7 @@ def test_a_token_file_goes_before_a_token(
     tmp_path: Path, user: dict[str, Any], authorization: str
 ) -> None:
     (tmp_path / "token").write_text("from-file\n")
-    kubeconfig(tmp_path / "kc", {"server": "http://127.0.0.1:1"}, user)
+    kubeconfig(tmp_path / "kc", {"server": "https://127.0.0.1:1"}, user)
     assert resolved(tmp_path / "kc")["authorization"] == authorization
 
 
@@ -98,39 +99,112 @@ def test_a_context_may_have_no_user(tmp_path: Path, user: str | None) -> None:
     assert found["authorization"] == found["certificate"] == ""
 
 
-PLUGIN = """#!/bin/sh
-echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status":
-{"token": "run-1", "clientCertificateData": "CERTIFICATE", "clientKeyData": "KEY",
-"expirationTimestamp": "2030-01-01T00:00:00Z"}}'
-"""
+def plugin(folder: Path, status: dict[str, str]) -> dict[str, Any]:
+    """A plugin that prints this, and the user entry that names it."""
+    version = "client.authentication.k8s.io/v1"
+    credential = {"kind": "ExecCredential", "apiVersion": version, "status": status}
+    (folder / "printed").write_text(json.dumps(credential))
+    (folder / "plugin").write_text(f"#!/bin/sh\ntouch {folder}/was-run\ncat {folder}/printed\n")
+    (folder / "plugin").chmod(0o755)
+    return {"exec": {"command": "./plugin", "apiVersion": version, "interactiveMode": "Never"}}
+
+
+def test_a_plugin_is_run_for_a_credential(tmp_path: Path) -> None:
+    certificate, key = text_of(Authority(tmp_path).client("me", "me"))
+    status = {
+        "token": "run-1",
+        "clientCertificateData": certificate,
+        "clientKeyData": key,
+        "expirationTimestamp": "2030-01-01T00:00:00Z",
+    }
+    kubeconfig(tmp_path / "kc", {"server": "https://a"}, plugin(tmp_path, status))
+    found = resolved(tmp_path / "kc")
+    assert (found["authorization"], found["certificate"]) == ("Bearer run-1", certificate)
+    assert (found["expires_at"], found["is_from_plugin"]) == (1893456000.0, True)
 
 
 @pytest.mark.parametrize(
     ("user", "authorization", "certificate"),
     [
-        pytest.param({}, "Bearer run-1", "C1", id="alone"),
-        pytest.param({"token": "t"}, "Bearer t", "C2", id="with a token"),
-        pytest.param({"username": "me"}, "Basic bWU6", "C3", id="with a name"),
+        pytest.param({"token": "t"}, "Bearer t", "", id="a token"),
+        pytest.param({"tokenFile": "token"}, "Bearer f", "", id="a token file"),
+        pytest.param({"username": "me"}, "Basic bWU6", "", id="a name"),
         pytest.param(
             {"client-certificate-data": "SQ==", "client-key-data": "Sg=="},
-            "Bearer run-1",
+            "",
             "I",
-            id="with a certificate",
+            id="a certificate",
         ),
     ],
 )
-def test_a_plugin_is_run_for_what_the_file_does_not_hold(
+def test_beside_a_credential_in_the_file_no_plugin_is_run(
     tmp_path: Path, user: dict[str, Any], authorization: str, certificate: str
 ) -> None:
-    # The library takes equal contents for the same file, which is gone by now.
-    text = PLUGIN.replace("CERTIFICATE", certificate).replace("KEY", f"key of {certificate}")
-    (tmp_path / "plugin").write_text(text)
-    (tmp_path / "plugin").chmod(0o755)
-    plugin = {"command": "./plugin", "apiVersion": "client.authentication.k8s.io/v1"}
-    kubeconfig(tmp_path / "kc", {"server": "https://a"}, user | {"exec": plugin})
+    (tmp_path / "token").write_text("f\n")
+    entry = user | plugin(tmp_path, {"token": "run-1"})
+    kubeconfig(tmp_path / "kc", {"server": "https://a"}, entry)
     found = resolved(tmp_path / "kc")
     assert (found["authorization"], found["certificate"]) == (authorization, certificate)
-    assert (found["expires_at"], found["is_from_plugin"]) == (1893456000.0, True)
+    assert (found["is_from_plugin"], (tmp_path / "was-run").exists()) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"token": "s3cret"},
+        {"tokenFile": "token"},
+        {"username": "me", "password": "s3cret"},
+        {"client-certificate-data": "SQ==", "client-key-data": "Sg=="},
+        {},
+    ],
+)
+def test_no_credential_goes_in_the_clear(tmp_path: Path, user: dict[str, Any]) -> None:
+    """As in client-go, which tells a server without TLS no more than whom to act as."""
+    (tmp_path / "token").write_text("s3cret")
+    entry = user | plugin(tmp_path, {"token": "s3cret"}) | {"as": "admin", "as-uid": "7"}
+    kubeconfig(tmp_path / "kc", {"server": "HTTP://127.0.0.1:1"}, entry)
+    found = resolved(tmp_path / "kc")
+    assert found["url"] == "http://127.0.0.1:1"
+    assert found["impersonation"] == [("Impersonate-User", "admin"), ("Impersonate-Uid", "7")]
+    assert found["authorization"] == found["certificate"] == found["key"] == ""
+    assert (found["is_from_plugin"], (tmp_path / "was-run").exists()) == (False, False)
+    assert list(found["files"]) == [str(tmp_path / "kc")]
+
+
+def test_a_scheme_in_capitals_is_a_scheme(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cluster = {"server": "HTTPS://a", "certificate-authority": "demo-ca.crt"}
+    kubeconfig(tmp_path / "kc", cluster, {"token": "t"})
+    found = resolved(tmp_path / "kc")
+    assert (found["url"], found["authorization"]) == ("https://a", "Bearer t")
+    assert found["ca"] == authority.certificate_file.read_text()
+
+
+def test_what_stands_beside_the_current_context_is_not_looked_at(tmp_path: Path) -> None:
+    document = kubeconfig(tmp_path / "kc", {"server": "https://a"}, {"token": "t"})
+    junk: list[object] = [
+        None,
+        "junk",
+        {"cluster": {}},
+        {"name": "other"},
+        {"name": "other", "user": 1},
+    ]
+    files = {"name": "else", "user": {"tokenFile": "a\0b", "client-key": 5}}
+    for section in ("contexts", "clusters", "users"):
+        document[section] += [*junk, files]
+    (tmp_path / "kc").write_text(json.dumps(document, indent="\t"))
+    assert resolved(tmp_path / "kc")["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize("name", ["demo-ca.crt", "me.crt", "me.key"])
+def test_a_file_that_was_emptied_since_it_was_judged_is_none(tmp_path: Path, name: str) -> None:
+    Authority(tmp_path).client("me", "me")
+    (tmp_path / name).write_text(" \n")
+    cluster = {"server": "https://a", "certificate-authority": "demo-ca.crt"}
+    user = {"client-certificate": "me.crt", "client-key": "me.key"}
+    kubeconfig(tmp_path / "kc", cluster, user)
+    with pytest.raises(DocumentError, match="is empty"):
+        resolved(tmp_path / "kc")
 
 
 def test_a_plugin_is_told_of_the_cluster_with_its_ca(tmp_path: Path) -> None:
@@ -173,9 +247,9 @@ def test_main_prints_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "ParserError"),
-        ("[]", "AttributeError"),
-        ('{"contexts": [], "clusters": [], "current-context": "s"}', "KeyError"),
+        ("{", "is no YAML in line 2"),
+        ("[]", "TypeError"),
+        ('{"contexts": [], "current-context": "s"}', 'context "s": none of contexts'),
     ],
 )
 def test_main_tells_a_problem(

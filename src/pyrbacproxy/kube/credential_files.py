@@ -15,6 +15,7 @@ from pyrbacproxy.regular_file import read_regular
 Fields: TypeAlias = Mapping[str, Any]
 
 NO_TOKEN = "holds no token: one line of printable ASCII"  # noqa: S105 -- no password
+_NO_LINE_ENDS = str.maketrans("", "", "\r\n")
 _BLANKS = " \t\r\n"  # around a token, as a text editor leaves them
 
 
@@ -43,7 +44,9 @@ def file_or_data(fields: Fields, key: str, folder: Path) -> tuple[str, list[str]
         found = list(file_problems(folder / name, key))
         return ("", found) if found else (read_regular(folder / name).decode("latin-1"), [])
     try:
-        return base64.b64decode(encoded or "", validate=True).decode("latin-1"), []
+        # Line ends may stand between, as for Go.
+        text = (encoded or "").translate(_NO_LINE_ENDS)
+        return base64.b64decode(text, validate=True).decode("latin-1"), []
     except (binascii.Error, ValueError):
         return "", [f"{key}-data: is no base64"]
 

@@ -6,16 +6,18 @@ programs that nobody sits in front of. The plugin runs in the child that resolve
 on its stderr too, may be secret: no text of ours quotes it.
 """
 
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
 
-Fields: TypeAlias = Mapping[str, Any]
+from pyrbacproxy.kube.credential_files import Fields
+from pyrbacproxy.kube.kubeconfig_document import DocumentError, read_document
+from pyrbacproxy.kube.tls_context import pair_problem
 
 _GROUP = "client.authentication.k8s.io"
 _VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
@@ -59,6 +61,8 @@ def plugin_problems(plugin: object, folder: Path) -> Iterator[str]:
     if version not in _VERSIONS:
         yield f"exec.apiVersion: {version!r} is neither {' nor '.join(_VERSIONS)}"
     yield from _mode_problems(plugin.get("interactiveMode"), version)
+    if not isinstance(plugin.get("provideClusterInfo"), bool | None):
+        yield "exec.provideClusterInfo: is neither true nor false"
     arguments = plugin.get("args") or []
     if not isinstance(arguments, list) or not all(map(_is_word, arguments)):
         yield "exec.args: is no list of strings"
@@ -85,9 +89,7 @@ def run_plugin(plugin: Fields, cluster: Fields, folder: Path) -> PluginCredentia
             how = f"was ended by signal {-process.returncode}"
         raise PluginError(f"exec: {command!r} {how}")
     try:
-        return _credential(json.loads(output), plugin["apiVersion"])
-    except (ValueError, RecursionError):
-        raise PluginError(f"exec: {command!r} wrote no JSON") from None
+        return _credential(_read(output), plugin["apiVersion"])
     except _ShapeError as error:
         raise PluginError(f"exec: {command!r} wrote no credential: {error}") from None
 
@@ -115,12 +117,23 @@ def _environment(plugin: Fields, cluster: Fields) -> dict[str, str]:
     spec: dict[str, object] = {"interactive": False}
     if plugin.get("provideClusterInfo"):
         told = {key: cluster[key] for key in _CLUSTER_KEYS if cluster.get(key)}
-        named = {entry["name"]: entry["extension"] for entry in cluster.get("extensions") or ()}
+        listed = cluster.get("extensions") or ()
+        named = {entry.get("name"): entry.get("extension") for entry in listed}
         config = named.get(f"{_GROUP}/exec")
         spec["cluster"] = told | ({"config": config} if config is not None else {})
     info = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": spec}
     asked = {entry["name"]: entry.get("value") or "" for entry in plugin.get("env") or ()}
     return os.environ | asked | {"KUBERNETES_EXEC_INFO": json.dumps(info)}
+
+
+def _read(output: bytes) -> object:
+    """JSON, or YAML: client-go takes both."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(output)
+    try:
+        return read_document(output)
+    except DocumentError:
+        raise _ShapeError("it is neither JSON nor YAML") from None
 
 
 def _credential(found: object, version: str) -> PluginCredential:
@@ -138,12 +151,21 @@ def _credential(found: object, version: str) -> PluginCredential:
         raise _ShapeError("a certificate and its key go together")
     if not token and not certificate:
         raise _ShapeError("there is neither a token nor a certificate in it")
+    # Judged here: one that no connection can use would stay until it is refused, and it never is.
+    if certificate and (problem := _pair_problem(certificate, key)):
+        raise _ShapeError(f"its certificate {problem}")
     return PluginCredential(token, certificate, key, _expiry(status))
+
+
+def _pair_problem(certificate: str, key: str) -> str:
+    # Latin-1 carries every byte.
+    return pair_problem(*(text.encode().decode("latin-1") for text in (certificate, key)))
 
 
 def _text(status: Fields, name: str) -> str:
     value = status.get(name) or ""
-    if not isinstance(value, str):
+    # JSON can spell half a surrogate pair, which is no text.
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
         raise _ShapeError(f"its {name} is no string")
     return value
 

@@ -8,10 +8,7 @@ known without a call. Resolving it is kubernetes-asyncio's job, in a child proce
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
-
-import yaml
 
 from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress, proxy_at
 from pyrbacproxy.kube import tls_context
@@ -21,7 +18,10 @@ from pyrbacproxy.kube.credential_files import (
     file_problems,
     token_file_problems,
 )
+from pyrbacproxy.kube.kubeconfig_document import DocumentError, named, read_document
 from pyrbacproxy.regular_file import read_regular
+
+_LABEL_END = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,11 @@ def problems(path: str) -> list[str]:
     ignored.
     """
     try:
-        document = _document(read_regular(path))
+        document = read_document(read_regular(path))
     except OSError as error:
         return [f"kubeconfig {path}: cannot be read: {error.strerror}"]
-    except (yaml.YAMLError, RecursionError) as error:
-        # The parser's own words quote the file, and with it a secret; the place is enough.
-        mark = getattr(error, "problem_mark", None)
-        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        is_value = isinstance(error, _ValueError)
-        what = "holds a value that is none of its kind" if is_value else "is no YAML"
-        return [f"kubeconfig {path}: {what}{place}"]
+    except DocumentError as error:
+        return [f"kubeconfig {path}: {error}"]
     if not isinstance(document, dict):
         return [f"kubeconfig {path}: holds no mapping of keys and values"]
     return [
@@ -115,60 +110,17 @@ def problems(path: str) -> list[str]:
     ]
 
 
-# libyaml's parser when PyYAML was built with it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-_MERGE = "tag:yaml.org,2002:merge"  # `<<`, which has no value of its own
-
-
-class _ValueError(yaml.MarkedYAMLError):
-    """A scalar is not what its form or its tag says: the 30th of February, `!!int demo`."""
-
-
-def _document(content: bytes) -> object:
-    """The only document. Raises yaml.YAMLError with the place if possible, or RecursionError."""
-    loader = _LOADER(content)
-    try:
-        node = loader.get_single_node()
-        _check_scalars(loader, node)
-        return None if node is None else loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _check_scalars(loader: Any, root: yaml.Node | None) -> None:
-    """Raise _ValueError at the first scalar of which PyYAML, asked for a value, makes none."""
-    left, seen = [root], set[int]()
-    while left:
-        node = left.pop()
-        if node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            left += [one for pair in reversed(node.value) for one in reversed(pair)]
-        elif isinstance(node, yaml.SequenceNode):
-            left += reversed(node.value)
-        elif node.tag != _MERGE:
-            try:
-                loader.construct_object(node, deep=True)
-            except yaml.YAMLError as error:
-                raise _ValueError(problem_mark=node.start_mark) from error
-            except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
-                # Its constructors raise what Python's own do.
-                raise _ValueError(problem_mark=node.start_mark) from error
-
-
 def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
     current = document.get("current-context")
     if not isinstance(current, str) or not current:
         yield "current-context: is not set"
         return
-    context = _named(document, "contexts", "context", current)
+    context = named(document, "contexts", "context", current)
     if isinstance(context, str):
         yield f"current-context: {context}"
         return
     cluster_name, user_name = context.get("cluster"), context.get("user")
-    cluster = _named(document, "clusters", "cluster", cluster_name)
+    cluster = named(document, "clusters", "cluster", cluster_name)
     if isinstance(cluster, str):
         yield f"contexts[{current}].cluster: {cluster}"
     else:
@@ -176,7 +128,7 @@ def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
         yield from (f"{place}.{text}" for text in _cluster_problems(cluster, folder))
     if user_name in (None, ""):
         return  # without credentials, as anonymous
-    user = _named(document, "users", "user", user_name)
+    user = named(document, "users", "user", user_name)
     if isinstance(user, str):
         yield f"contexts[{current}].user: {user}"
     else:
@@ -186,24 +138,8 @@ def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
         yield from (f"users[{user_name}].{text}" for text in user_problems(user, folder))
 
 
-def _named(document: Fields, section: str, kind: str, name: object) -> Fields | str:
-    """The entry of that name, or what is wrong with it."""
-    if not isinstance(name, str) or not name:
-        return f"names no {kind}"
-    listed = document.get(section)
-    if not isinstance(listed, list):
-        return f'"{name}": {section} is no list'
-    found = [item for item in listed if isinstance(item, dict) and item.get("name") == name]
-    if len(found) != 1:
-        return f'"{name}": {len(found) or "none"} of {section} has this name'
-    entry = found[0].get(kind)
-    if entry is None and kind == "user":
-        return {}
-    return entry if isinstance(entry, dict) else f'"{name}": its {kind} is no mapping'
-
-
 def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
-    yield from _server_problems(cluster.get("server"))
+    yield from server_problems(cluster.get("server"))
     yield from _way_problems(cluster)
     skips = cluster.get("insecure-skip-tls-verify")
     if not isinstance(skips, bool | None):
@@ -214,26 +150,47 @@ def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
     yield from found
     if text and (problem := tls_context.ca_problem(text)):
         yield f"certificate-authority: {problem}"
+    if not _are_extensions(cluster.get("extensions") or []):
+        yield "extensions: is no list of entries with names"
 
 
-def _server_problems(server: object) -> Iterator[str]:
-    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+def _are_extensions(extensions: object) -> bool:
+    return isinstance(extensions, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("name", ""), str) for entry in extensions
+    )
+
+
+def server_problems(server: object) -> Iterator[str]:
+    """What is wrong with the API server's URL; what may be a password is not quoted."""
+    if isinstance(server, str) and "@" in server:
+        yield "server: credentials in the URL are not supported"
+    elif not isinstance(server, str) or not server.lower().startswith(("https://", "http://")):
         yield f"server: {server!r} is no http:// or https:// URL"
-        return
+    elif not _is_usable(server):
+        yield f"server: {server!r} has no usable host and port"
+
+
+def _is_usable(server: str) -> bool:
+    # urlsplit takes line ends and tabs out, and what is left would be another server.
+    if not server.isprintable():
+        return False
     try:
         url = urlsplit(server)
-        is_usable = bool(url.hostname) and url.port != 0
+        return _is_host(url.hostname or "") and url.port != 0
     except ValueError:
-        is_usable = False
-    if "@" in server:  # not quoted: what stands before it may be a password
-        yield "server: credentials in the URL are not supported"
-    elif not is_usable:
-        yield f"server: {server!r} has no usable host and port"
+        return False
+
+
+def _is_host(text: str) -> bool:
+    """A name or an address; labels as DNS has them (RFC 1035 §2.3.4)."""
+    labels = text.removesuffix(".").split(".")
+    is_spelt = text.isprintable() and " " not in text
+    return is_spelt and all(0 < len(label) < _LABEL_END for label in labels)
 
 
 def _way_problems(cluster: Fields) -> Iterator[str]:
     name, proxy = cluster.get("tls-server-name"), cluster.get("proxy-url")
-    if not isinstance(name, str | None) or (name and not (name.isascii() and name.isprintable())):
+    if not isinstance(name, str | None) or (name and not (name.isascii() and _is_host(name))):
         yield "tls-server-name: is no name of a server"
     if not isinstance(proxy, str | None):
         yield "proxy-url: is no string"

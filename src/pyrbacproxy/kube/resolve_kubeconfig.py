@@ -14,17 +14,19 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-
-import yaml
+from urllib.parse import urlsplit
 
 from pyrbacproxy.kube.credential_files import digest, digest_of
 from pyrbacproxy.kube.exec_plugin import PluginCredential, PluginError, run_plugin
 from pyrbacproxy.kube.impersonation import impersonation_headers
+from pyrbacproxy.kube.kubeconfig_document import DocumentError, named, read_document
 from pyrbacproxy.kube.tls_context import secret_folder
 from pyrbacproxy.regular_file import read_regular
 
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-_NOBODY = "(no user)"
+_CREDENTIALS = frozenset(
+    ("token", "tokenFile", "username", "client-certificate", "client-certificate-data")
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -34,7 +36,8 @@ def main(arguments: list[str]) -> int:
         resolved = asyncio.run(resolve(path))
     except Exception as error:  # noqa: BLE001 -- whatever the library stumbles over is the answer
         # Only these types of error have words that are known to quote neither file nor plugin.
-        is_quotable = isinstance(error, PluginError) or type(error).__name__ == "ConfigException"
+        is_ours = isinstance(error, PluginError | DocumentError)
+        is_quotable = is_ours or type(error).__name__ == "ConfigException"
         words = str(error) if is_quotable else ""
         sys.stdout.write(json.dumps({"problem": f"{path}: {words or type(error).__name__}"}))
         return 1
@@ -47,21 +50,19 @@ async def resolve(path: Path) -> dict[str, Any]:
     from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 -- heavy: in the child alone
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader  # noqa: PLC0415 -- likewise
 
-    content = path.read_bytes()  # noqa: ASYNC240 -- nobody else runs on this loop
-    document = _tidied(yaml.safe_load(content))
+    content = read_regular(path)
+    cluster, user = _current(read_document(content))
     # Digests are taken before the library reads: a change in between shows at the parent's next
     # look.
     files = {str(path): digest(content)} | {
-        str(file): digest_of(file) for file in _referenced(document, path.parent)
+        str(file): digest_of(file) for file in _referenced(cluster, user, path.parent)
     }
-    cluster, user = _current(document)
-    plugin = user.pop("exec", None)
-    found = None if plugin is None else run_plugin(plugin, _told(cluster, path.parent), path.parent)
-    if found is not None:
-        user.update(_credential_fields(found, user))
+    found = _from_plugin(cluster, user, path.parent)
     with secret_folder() as folder:
         loader = KubeConfigLoader(
-            config_dict=document, config_base_path=str(path.parent), temp_file_path=folder
+            config_dict=_alone(cluster, user),
+            config_base_path=str(path.parent),
+            temp_file_path=folder,
         )
         configuration = Configuration()
         await loader.load_and_set(configuration)
@@ -81,39 +82,61 @@ async def resolve(path: Path) -> dict[str, Any]:
         }
 
 
-def _tidied(document: Any) -> Any:
-    """The document as kubernetes-asyncio wants it and Kubernetes does not: no empty values, every
-    context with a user, every user name with a password.
+def _current(document: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The cluster and the user of the current context, without empty values.
 
-    A token file comes before a token, as in client-go.
+    A server without TLS is told no credential, as in client-go: it would go in the clear.
     """
-    users = [entry | {"user": _filled(entry.get("user"))} for entry in document.get("users") or []]
-    for entry in users:
-        if "tokenFile" in entry["user"]:
-            entry["user"].pop("token", None)
-        if "username" in entry["user"]:
-            entry["user"].setdefault("password", "")
-    users.append({"name": _NOBODY, "user": {}})
-    return document | {
-        "users": users,
-        "contexts": [
-            entry | {"context": {"user": _NOBODY} | _filled(entry.get("context"))}
-            for entry in document["contexts"]
-        ],
-        "clusters": [
-            entry | {"cluster": _filled(entry.get("cluster"))} for entry in document["clusters"]
-        ],
+    context = _entry(document, "contexts", "context", document["current-context"])
+    cluster = _entry(document, "clusters", "cluster", context.get("cluster"))
+    cluster["server"] = urlsplit(cluster["server"]).geturl()  # its scheme in small letters
+    name = context.get("user")
+    user = _entry(document, "users", "user", name) if name else {}
+    if not cluster["server"].startswith("https://"):
+        user = {key: value for key, value in user.items() if key.partition("-")[0] == "as"}
+    return cluster, user
+
+
+def _entry(document: Any, section: str, kind: str, name: object) -> dict[str, Any]:
+    entry = named(document, section, kind, name)
+    if isinstance(entry, str):
+        raise DocumentError(f"{kind} {entry}")
+    return {key: value for key, value in entry.items() if value not in ("", None)}
+
+
+def _alone(cluster: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:
+    """A kubeconfig of these two, as kubernetes-asyncio wants it and Kubernetes does not: a password
+    for every user name, and no token beside a token file, which goes first in client-go.
+    """
+    if "tokenFile" in user:
+        user = {key: value for key, value in user.items() if key != "token"}
+    if "username" in user:
+        user = {"password": ""} | user
+    name = "it"
+    return {
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
     }
 
 
-def _current(document: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The cluster and the user of the current context, to be changed in place."""
-    contexts, clusters, users = (
-        {entry["name"]: entry[kind] for entry in document[f"{kind}s"]}
-        for kind in ("context", "cluster", "user")
-    )
-    context = contexts[document["current-context"]]
-    return clusters[context["cluster"]], users[context["user"]]
+def _from_plugin(
+    cluster: dict[str, Any], user: dict[str, Any], folder: Path
+) -> PluginCredential | None:
+    """What the plugin brings, put into the user as the file would hold it. As in client-go it isn't
+    run beside a credential in the file: together they could be somebody else.
+    """
+    plugin = user.pop("exec", None)
+    if plugin is None or not _CREDENTIALS.isdisjoint(user):
+        return None
+    found = run_plugin(plugin, _told(cluster, folder), folder)
+    if found.token:
+        user["token"] = found.token
+    if found.certificate:
+        user["client-certificate-data"] = base64.b64encode(found.certificate.encode()).decode()
+        user["client-key-data"] = base64.b64encode(found.key.encode()).decode()
+    return found
 
 
 def _told(cluster: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -125,25 +148,10 @@ def _told(cluster: dict[str, Any], folder: Path) -> dict[str, Any]:
     return cluster | {"certificate-authority-data": base64.b64encode(content).decode()}
 
 
-def _credential_fields(found: PluginCredential, user: dict[str, Any]) -> dict[str, str]:
-    """The plugin's credential as the file would hold it; what the file holds itself goes first."""
-    fields = {}
-    if found.token and not {"token", "tokenFile", "username"} & user.keys():
-        fields["token"] = found.token
-    if found.certificate and not {"client-certificate", "client-certificate-data"} & user.keys():
-        fields["client-certificate-data"] = base64.b64encode(found.certificate.encode()).decode()
-        fields["client-key-data"] = base64.b64encode(found.key.encode()).decode()
-    return fields
-
-
-def _filled(fields: Any) -> dict[str, Any]:
-    return {key: value for key, value in (fields or {}).items() if value not in ("", None)}
-
-
-def _referenced(document: Any, folder: Path) -> list[Path]:
-    sections = [entry["cluster"] for entry in document["clusters"]]
-    sections += [entry["user"] for entry in document["users"]]
-    return [folder / fields[key] for fields in sections for key in _FILE_KEYS if key in fields]
+def _referenced(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> list[Path]:
+    return [
+        folder / fields[key] for fields in (cluster, user) for key in _FILE_KEYS if key in fields
+    ]
 
 
 def _authorization(text: str) -> str:
@@ -154,7 +162,13 @@ def _authorization(text: str) -> str:
 
 def _content(path: str | None) -> str:
     """PEM is ASCII, its comments may be anything: Latin-1 carries every byte."""
-    return Path(path).read_bytes().decode("latin-1") if path else ""
+    if not path:
+        return ""
+    content = read_regular(path)
+    if not content.strip():
+        # Emptied since it was judged. Without a CA the system's would do.
+        raise DocumentError("a certificate or key that it names is empty")
+    return content.decode("latin-1")
 
 
 if __name__ == "__main__":
