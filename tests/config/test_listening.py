@@ -105,6 +105,8 @@ def test_a_port_that_cannot_be(port: str) -> None:
 def test_endpoint_flags_without_effect_are_told() -> None:
     _, findings = endpoints("--proxy-endpoints-port=1", secure=None)
     assert "--proxy-endpoints-port has no effect" in findings.warnings[0]
+    _, findings = endpoints("--proxy-endpoints-port=-1", secure=None)
+    assert findings.problems == []
     _, findings = endpoints(SECURE, "--proxy-endpoints-address=::1", secure=LOCAL)
     assert "--proxy-endpoints-address has no effect" in findings.warnings[0]
 
@@ -174,7 +176,10 @@ def test_one_file_may_be_certificate_key_and_authority(pair: Path) -> None:
         (("--client-ca-file=/none.ca",), "--client-ca-file: /none.ca"),
         (("--tls-min-version=TLS1.2",), "--tls-min-version: unknown TLS version 'TLS1.2'"),
         (("--tls-cipher-suites=ECDHE-RSA",), "--tls-cipher-suites: unknown TLS cipher suite"),
-        (("--tls-reload-interval=0",), "--tls-reload-interval=0s: must be greater than 0"),
+        (
+            ("--tls-reload-interval=0", "--tls-cert-file=/c", "--tls-private-key-file=/k"),
+            "--tls-reload-interval=0s: must be greater than 0",
+        ),
     ],
 )
 def test_bad_tls_flags_end_the_start(words: tuple[str, ...], said: str) -> None:
@@ -201,6 +206,13 @@ def test_another_reload_interval_is_deprecated() -> None:
     settings, findings = tls(SECURE, "--tls-reload-interval=1m30s")
     assert settings.reload_seconds == 90.0
     assert "--tls-reload-interval is deprecated" in findings.warnings[0]
+
+
+@pytest.mark.parametrize("listener", [SECURE, "--insecure-listen-address=:1"])
+def test_without_a_pair_to_reload_no_interval_ends_the_start(listener: str) -> None:
+    settings, findings = tls(listener, "--tls-reload-interval=-1s")
+    assert settings.reload_seconds == 60.0
+    assert findings == Findings(warnings=["--tls-reload-interval=-1s: taken as 1m0s"])
 
 
 LACKING = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"

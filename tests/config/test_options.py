@@ -146,7 +146,7 @@ def test_pairs() -> None:
             ("-v=",),
             (
                 'invalid argument "=" for "-v, --v" flag: '
-                'strconv.ParseUint: parsing "=": invalid syntax'
+                'strconv.ParseInt: parsing "=": invalid syntax'
             ),
         ),
         (

@@ -101,20 +101,25 @@ def test_unsigned_integers() -> None:
         ("1e3", 1000.0),
         ("0x1p-2", 0.25),
         ("0X.8P1", 1.0),
-        ("3.4e38", 3.4e38),
+        ("1_0.5_0e0_1", 105.0),
+        ("0x_1_0p1", 32.0),
+        ("3.4028235e38", 3.4028234663852886e38),
+        ("1e-60", 0.0),
     ],
 )
 def test_floats(text: str, number: float) -> None:
     assert values.parse_float32(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "x", "1_0", "0x1", "inf", "NaN", ".", "1e", " 1"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "_1", "1__0", "1_.5", "0x1", "inf", "NaN", ".", "1e", " 1"]
+)
 def test_bad_floats(text: str) -> None:
     with pytest.raises(ValueError, match=r"ParseFloat: .* invalid syntax"):
         values.parse_float32(text)
 
 
-@pytest.mark.parametrize("text", ["1e39", "-1e39", "1e999"])
+@pytest.mark.parametrize("text", ["1e39", "-1e39", "1e999", "0x1p9999"])
 def test_floats_beyond_32_bits(text: str) -> None:
     with pytest.raises(ValueError, match="out of range"):
         values.parse_float32(text)
@@ -202,6 +207,9 @@ def test_a_shown_duration_means_the_same(milliseconds: int) -> None:
         ('"a\nb",c', ("a\nb", "c")),
         ("a,b\n", ("a", "b")),
         ("\n\na\r\nb", ("a",)),
+        ("/a,/b\r", ("/a", "/b")),
+        ('"/a"\r', ("/a",)),
+        ("a\rb", ("a\rb",)),
     ],
 )
 def test_lists_are_one_csv_record(text: str, fields: tuple[str, ...]) -> None:
@@ -216,6 +224,7 @@ def test_lists_are_one_csv_record(text: str, fields: tuple[str, ...]) -> None:
         ('"a"b', 'extraneous or missing " in quoted-field'),
         ('"a" ,b', 'extraneous or missing " in quoted-field'),
         ("\n", "EOF"),
+        ("\r", "EOF"),
     ],
 )
 def test_bad_lists(text: str, why: str) -> None:
@@ -251,7 +260,7 @@ def test_levels() -> None:
 def test_level_patterns() -> None:
     assert values.parse_level_patterns("") == ()
     assert values.parse_level_patterns("a=1,,c=0,b*=2") == (("a", 1), ("b*", 2))
-    for text in ("a", "a=", "=1", "a=x"):
+    for text in ("a", "a=", "=1", "a=x", "a=1=2", "a=0x1", "a=1 ", "a=2147483648"):
         with pytest.raises(ValueError, match="syntax error: expect comma-separated list"):
             values.parse_level_patterns(text)
     with pytest.raises(ValueError, match="negative value for vmodule level"):

@@ -283,12 +283,12 @@ _DEAD = Group(
         _dead("log-backtrace-at", Kind.TEXT, ""),
         _dead("log-dir", Kind.TEXT, ""),
         _dead("log-file", Kind.TEXT, ""),
-        _dead("log-file-max-size", Kind.UINT64, "1800"),
-        _dead("logtostderr", Kind.BOOL, "true"),
+        _dead("log-file-max-size", Kind.UINT64, "0"),
+        _dead("logtostderr", Kind.BOOL, "false"),
         _dead("one-output", Kind.BOOL, "false"),
         _dead("skip-headers", Kind.BOOL, "false"),
         _dead("skip-log-headers", Kind.BOOL, "false"),
-        _dead("stderrthreshold", Kind.TEXT, "2"),
+        _dead("stderrthreshold", Kind.TEXT, ""),
     ),
 )
 

@@ -53,8 +53,6 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
     """Where /healthz is served, next to the secure address."""
     port = options.integer("proxy-endpoints-port")
     host_text = options.text("proxy-endpoints-address")
-    if not 0 <= port <= _LARGEST_PORT:
-        findings.problem(f"--proxy-endpoints-port={port}: must be 0 ... {_LARGEST_PORT}")
     try:
         host = address.parse_host(host_text)
     except ValueError as error:
@@ -64,9 +62,12 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
         if host_text:
             findings.warn("--proxy-endpoints-address has no effect without --proxy-endpoints-port")
         return None
+    if not options.text("secure-listen-address"):
+        findings.warn("--proxy-endpoints-port has no effect without --secure-listen-address")
+        return None
+    if not 0 < port <= _LARGEST_PORT:
+        findings.problem(f"--proxy-endpoints-port={port}: must be 0 ... {_LARGEST_PORT}")
     if secure is None:
-        if not options.text("secure-listen-address"):
-            findings.warn("--proxy-endpoints-port has no effect without --secure-listen-address")
         return None
     flags = f"--proxy-endpoints-port={port}"
     if host_text:
@@ -97,21 +98,32 @@ def tls(options: Options, findings: Findings) -> TlsSettings:
             settings,
             certificate_file=options.text("tls-cert-file"),
             key_file=options.text("tls-private-key-file"),
-            reload_seconds=options.number("tls-reload-interval"),
             minimum=_minimum(options, findings),
         )
         suites = _suites(options, findings)
         if suites is not None:
             alpn = _alpn(options, suites, settings.minimum, findings)
             settings = replace(settings, cipher_list=suites.openssl, alpn=alpn)
-    if options.number("tls-reload-interval") <= 0:
-        words = options.duration_words("tls-reload-interval")
-        findings.problem(f"{words}: must be greater than 0")
-    elif options.number("tls-reload-interval") != _USUAL_RELOAD_SECONDS:
-        findings.warn("--tls-reload-interval is deprecated: leave it at 1m0s")
+    settings = replace(
+        settings,
+        reload_seconds=_reload_seconds(options, settings.certificate_file, findings),
+    )
     for problem in contexts.problems(_present(options, settings)):
         findings.problem(problem)
     return settings
+
+
+def _reload_seconds(options: Options, certificate_file: str, findings: Findings) -> float:
+    """The original panics over 0 where there is a pair to reload, and nowhere else."""
+    flag = "tls-reload-interval"
+    seconds = options.number(flag)
+    if seconds <= 0 and certificate_file:
+        findings.problem(f"{options.duration_words(flag)}: must be greater than 0")
+    elif seconds <= 0:
+        findings.warn(f"{options.duration_words(flag)}: taken as 1m0s")
+    elif seconds != _USUAL_RELOAD_SECONDS:
+        findings.warn(f"--{flag} is deprecated: leave it at 1m0s")
+    return seconds if seconds > 0 else _USUAL_RELOAD_SECONDS
 
 
 def http2(options: Options, findings: Findings) -> Http2Limits | None:

@@ -1,5 +1,6 @@
 """The `--oidc-*` flags → `OidcSettings`, or None: then nobody needs an issuer."""
 
+import re
 from urllib.parse import urlsplit
 
 from pyrbacproxy.config.findings import Findings
@@ -13,18 +14,14 @@ _OF_ISSUER = (
     *("oidc-clientID", "oidc-groups-claim", "oidc-username-claim", "oidc-username-prefix"),
     *("oidc-groups-prefix", "oidc-sign-alg", "oidc-ca-file"),
 )
+# What Go's url.Parse refuses and urlsplit() lets pass or takes out.
+_NO_URL = re.compile(r"[\x00-\x1f\x7f]|%(?![0-9a-f]{2})|^ |^[^/]*//[^/]* ", re.IGNORECASE)
 # What OIDC mode replaces (reference 3.4).
 _REPLACED = ("client-ca-file", "auth-token-audiences", "token-cache-ttl")
 
 
 def oidc(options: Options, proxies: EgressProxies, findings: Findings) -> OidcSettings | None:
     """The issuer and what its tokens mean; the CA file is read, the issuer is not asked."""
-    for algorithm in options.texts("oidc-sign-alg"):
-        if algorithm not in ALGORITHMS:
-            known = ", ".join(sorted(ALGORITHMS))
-            findings.problem(
-                f"--oidc-sign-alg={algorithm}: must be one of {known}; repeat the flag for more"
-            )
     issuer = options.text("oidc-issuer")
     if not issuer:
         _warn(options, _OF_ISSUER, "without --oidc-issuer", findings)
@@ -56,6 +53,11 @@ def _check(settings: OidcSettings, findings: Findings) -> None:
         findings.problem("--oidc-clientID: must be set when --oidc-issuer is")
     if not settings.username_claim:
         findings.problem("--oidc-username-claim: must not be empty when --oidc-issuer is set")
+    for algorithm in sorted(settings.algorithms - ALGORITHMS):
+        known = ", ".join(sorted(ALGORITHMS))
+        findings.problem(
+            f"--oidc-sign-alg={algorithm}: must be one of {known}; repeat the flag for more"
+        )
     if not _is_issuer(settings.issuer):
         findings.problem(
             "--oidc-issuer: must be an https URL without user, password, query or fragment"
@@ -68,6 +70,8 @@ def _check(settings: OidcSettings, findings: Findings) -> None:
 
 
 def _is_issuer(text: str) -> bool:
+    if _NO_URL.search(text):
+        return False
     try:
         url = urlsplit(text)
         has_place = bool(url.hostname) and (url.port is None or url.port > 0)

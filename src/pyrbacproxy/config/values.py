@@ -6,6 +6,7 @@ The messages are Go's, for an operator may know them (reference 1.1). No flag's 
 import json
 import math
 import re
+import struct
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -16,9 +17,13 @@ _DIGITS = {
     "0b": re.compile(r"(_?[01])+"),
 }
 _BASES = {"": 10, "0x": 16, "0o": 8, "0b": 2}
-_DECIMAL_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
-_HEX_FLOAT = re.compile(r"[+-]?0x([0-9a-f]+(\.[0-9a-f]*)?|\.[0-9a-f]+)p[+-]?[0-9]+", re.IGNORECASE)
-_LARGEST_FLOAT32 = 3.4028234663852886e38
+_DIGIT_RUN, _HEX_RUN = "(?:[0-9](?:_?[0-9])*)", "(?:[0-9a-f](?:_?[0-9a-f])*)"
+_DECIMAL_FLOAT = re.compile(
+    rf"[+-]?({_DIGIT_RUN}(\.{_DIGIT_RUN}?)?|\.{_DIGIT_RUN})(e[+-]?{_DIGIT_RUN})?", re.IGNORECASE
+)
+_HEX_FLOAT = re.compile(
+    rf"[+-]?0x(_?{_HEX_RUN}(\.{_HEX_RUN}?)?|\.{_HEX_RUN})p[+-]?{_DIGIT_RUN}", re.IGNORECASE
+)
 _NANOSECONDS = {
     "ns": 1,
     "us": 1_000,
@@ -88,15 +93,19 @@ def parse_level(text: str) -> int:
 
 def parse_float32(text: str) -> float:
     """A finite float32; infinities and NaN are refused, for nothing here is meant by them."""
-    if _HEX_FLOAT.fullmatch(text):
-        number = float.fromhex(text)
-    elif _DECIMAL_FLOAT.fullmatch(text):
-        number = float(text)
-    else:
-        raise ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
-    if not math.isfinite(number) or abs(number) > _LARGEST_FLOAT32:
+    try:
+        if _HEX_FLOAT.fullmatch(text):
+            number = float.fromhex(text.replace("_", ""))
+        elif _DECIMAL_FLOAT.fullmatch(text):
+            number = float(text)
+        else:
+            raise ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
+        rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        rounded = math.inf
+    if math.isinf(rounded):
         raise ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: value out of range")
-    return number
+    return rounded
 
 
 def parse_duration(text: str) -> float:
@@ -136,12 +145,13 @@ def duration_text(seconds: float) -> str:
 def parse_csv(text: str) -> tuple[str, ...]:
     """One CSV record as Go's `encoding/csv` reads it: blanks stay, `"` quotes a whole field.
 
-    Blank lines before the record are skipped and what follows it is not read, as in pflag.
+    Blank lines before the record are skipped and what follows it is not read, as in pflag. A
+    carriage return at the very end is a line's end, cut short.
     "" is an empty list.
     """
     if not text:
         return ()
-    rest = text.replace("\r\n", "\n").lstrip("\n")
+    rest = text.replace("\r\n", "\n").removesuffix("\r").lstrip("\n")
     if not rest:
         raise ValueError("EOF")
     fields: list[str] = []
