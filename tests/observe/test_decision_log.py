@@ -31,6 +31,24 @@ def test_an_exchange_that_was_not_decided_says_nothing(caplog: pytest.LogCapture
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("failure", "lines"),
+    [
+        ("", []),
+        ("client gone", []),
+        ("upstream broke HTTP", ["http: proxy error: upstream broke HTTP"]),
+    ],
+)
+def test_a_failed_upstream_is_told_as_the_original_tells_it(
+    caplog: pytest.LogCaptureFixture, failure: str, lines: list[str]
+) -> None:
+    record = ExchangeRecord(peer_address="192.0.2.1", method="GET", path="/", failure=failure)
+    with caplog.at_level(logging.INFO):
+        log_notes(record)
+    assert [record.getMessage() for record in caplog.records] == lines
+    assert all(getattr(record, RATION, None) == "proxy error" for record in caplog.records)
+
+
 def test_what_is_always_written_is_rationed_by_outcome(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(1):
         log_notes(_record(Note(0, "a", is_error=True), Note(0, "b"), Note(2, "c")))

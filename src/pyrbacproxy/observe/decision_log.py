@@ -1,4 +1,4 @@
-"""Writes what pure code asked to be logged: the notes of one exchange, each at its level.
+"""Writes what is to be logged of an exchange: its notes, each at its level, and a failed upstream.
 
 Whoever can reach us can have them written, so those that are always written are rationed by
 outcome.
@@ -11,10 +11,17 @@ from pyrbacproxy.observe.logs import level_of
 from pyrbacproxy.record import ExchangeRecord
 
 _LOG = logging.getLogger(__name__)
+_UPSTREAM = "upstream"
 
 
 def log_notes(record: ExchangeRecord) -> None:
-    """One line for each note; its text is free of secrets by its author's care."""
+    """One line for each note; its text is free of secrets by its author's care.
+
+    An upstream that failed is told as the original tells it, in few fixed words: without a line a
+    502 is a riddle.
+    """
+    if _UPSTREAM in record.failure:
+        _LOG.info("http: proxy error: %s", record.failure, extra={RATION: "proxy error"})
     if record.decided is None:
         return
     for note in record.decided.notes:
