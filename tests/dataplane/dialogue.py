@@ -73,10 +73,10 @@ class SideTape:
         self.done.append("cut")
 
 
-class UserTape:
-    """A `sinks.SideUser` that notes what it is told."""
+class InnerTape:
+    """A `sinks.Inner` that notes what it is told."""
 
-    def __init__(self, *, stays_open: bool = True) -> None:
+    def __init__(self, *, stays_open: bool = False) -> None:
         self.heard = b""
         self.told: list[str] = []
         self.stays_open = stays_open
@@ -88,8 +88,8 @@ class UserTape:
         self.told.append("end")
         return self.stays_open
 
-    def connection_lost(self, failure: str = "") -> None:
-        self.told.append(f"lost {failure}")
+    def connection_lost(self) -> None:
+        self.told.append("lost")
 
     def pause_writing(self) -> None:
         self.told.append("pause")
@@ -99,6 +99,16 @@ class UserTape:
 
     def drain(self) -> None:
         self.told.append("drain")
+
+
+class UserTape(InnerTape):
+    """A `sinks.SideUser` that notes what it is told, and why a connection was lost."""
+
+    def __init__(self, *, stays_open: bool = True) -> None:
+        super().__init__(stays_open=stays_open)
+
+    def connection_lost(self, failure: str = "") -> None:
+        self.told.append(f"lost {failure}")
 
 
 class ClientTape:

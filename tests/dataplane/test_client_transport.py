@@ -1,35 +1,7 @@
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.limits import Limits
-from tests.dataplane.dialogue import UserTape
+from tests.dataplane.dialogue import InnerTape, UserTape
 from tests.fakes import ManualLoop, TapeTransport
-
-
-class InnerTape:
-    """Notes what it is told."""
-
-    def __init__(self, *, stays_open: bool = False) -> None:
-        self.heard = b""
-        self.told: list[str] = []
-        self.stays_open = stays_open
-
-    def data_received(self, data: bytes) -> None:
-        self.heard += data
-
-    def eof_received(self) -> bool:
-        self.told.append("end")
-        return self.stays_open
-
-    def connection_lost(self) -> None:
-        self.told.append("lost")
-
-    def pause_writing(self) -> None:
-        self.told.append("pause")
-
-    def resume_writing(self) -> None:
-        self.told.append("resume")
-
-    def drain(self) -> None:
-        self.told.append("drain")
 
 
 class Talk:

@@ -8,7 +8,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.secure_transport import SecureTransport
 from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import PlainHttpError
-from tests.dataplane.test_client_transport import InnerTape
+from tests.dataplane.dialogue import InnerTape
 from tests.fakes import ManualLoop, TapeTransport
 from tests.tls.parties import Client, issue
 

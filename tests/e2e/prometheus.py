@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import aiohttp
 import yaml
 
+from pyrbacproxy.demo.pki import Authority
 from tests.e2e.programs import LISTENING, Program, Programs, debian
 
 
@@ -45,6 +46,16 @@ class Prometheus:
         async with aiohttp.ClientSession() as session, session.get(url, params=parameters) as got:
             answer: object = await got.json()
             return answer
+
+
+def by_token(authority: Authority, programs: Programs, token: str) -> dict[str, object]:
+    """What a scrape job says to send this token, and to know the proxy by its CA."""
+    file = programs.folder / "token"
+    file.write_text(token)
+    return {
+        "tls_config": {"ca_file": str(authority.certificate_file)},
+        "authorization": {"credentials_file": str(file)},
+    }
 
 
 async def start_prometheus(

@@ -12,7 +12,7 @@ from pyrbacproxy.demo.documents import Document, document
 from pyrbacproxy.demo.pki import Authority
 from tests.e2e.cluster import READER_ACCOUNT, Cluster
 from tests.e2e.programs import Programs, free_port
-from tests.e2e.prometheus import start_jobs, start_prometheus
+from tests.e2e.prometheus import by_token, start_jobs, start_prometheus
 from tests.e2e.proxy import Proxies, Proxy
 
 pytestmark = pytest.mark.e2e
@@ -37,13 +37,8 @@ async def test_z_e3_prometheus_scrapes_the_proxy_itself_with_a_token(
 ) -> None:
     port = free_port()
     proxy = await proxies.start(node_exporter, f"--proxy-endpoints-port={port}")
-    token = programs.folder / "token"
-    token.write_text(await cluster.token(READER_ACCOUNT))
     own = endpoints(proxy, port)
-    credentials = {
-        "tls_config": {"ca_file": str(authority.certificate_file)},
-        "authorization": {"credentials_file": str(token)},
-    }
+    credentials = by_token(authority, programs, await cluster.token(READER_ACCOUNT))
     prometheus = await start_prometheus(programs, own.address, credentials)
     assert await prometheus.until('up{job="node"} == 1') == 1
     assert await prometheus.until('sum_over_time(up{job="node"}[5m]) >= 3') >= 3
@@ -138,16 +133,12 @@ async def test_every_panel_and_every_alert_finds_its_series(
 ) -> None:
     port = free_port()
     proxy = await proxies.start(node_exporter, f"--proxy-endpoints-port={port}")
-    token = programs.folder / "token"
-    token.write_text(await cluster.token(READER_ACCOUNT))
-    assert (await endpoints(proxy, port).get("/statusz", token=token.read_text()))[0] == 403
-    credentials = {
-        "tls_config": {"ca_file": str(authority.certificate_file)},
-        "authorization": {"credentials_file": str(token)},
-    }
+    token = await cluster.token(READER_ACCOUNT)
+    assert (await endpoints(proxy, port).get("/statusz", token=token))[0] == 403
+    credentials = by_token(authority, programs, token)
     prometheus = await start_prometheus(programs, endpoints(proxy, port).address, credentials)
     await prometheus.until('sum_over_time(up{job="node"}[5m]) >= 2')
-    assert (await proxy.get(token=token.read_text()))[0] == 200
+    assert (await proxy.get(token=token))[0] == 200
     asked = list(queries())
     assert len(asked) > 40
     for query in asked:

@@ -1,13 +1,11 @@
 """Prometheus scrapes node-exporter through the proxy: by certificate, by token, and in vain."""
 
-from pathlib import Path
-
 import pytest
 
 from pyrbacproxy.demo.pki import Authority
 from tests.e2e.cluster import READER_ACCOUNT, Cluster
 from tests.e2e.programs import Programs
-from tests.e2e.prometheus import start_prometheus
+from tests.e2e.prometheus import by_token, start_prometheus
 from tests.e2e.proxy import Proxies
 
 pytestmark = pytest.mark.e2e
@@ -21,12 +19,6 @@ authorization:
       path: /metrics
       resourceRequest: false
 """
-
-
-def written(folder: Path, token: str) -> str:
-    path = folder / "token"
-    path.write_text(token)
-    return str(path)
 
 
 async def test_by_certificate_without_asking_the_api_server(
@@ -60,11 +52,7 @@ async def test_by_token_with_one_review_of_each_kind(
     node_exporter: str,
 ) -> None:
     proxy = await proxies.start(node_exporter)
-    token = await cluster.token(READER_ACCOUNT)
-    credentials = {
-        "tls_config": {"ca_file": str(authority.certificate_file)},
-        "authorization": {"credentials_file": written(programs.folder, token)},
-    }
+    credentials = by_token(authority, programs, await cluster.token(READER_ACCOUNT))
     prometheus = await start_prometheus(programs, proxy.address, credentials)
     assert await prometheus.until('up{job="node"} == 1') == 1
     assert await prometheus.until('count({job="node",__name__=~"node_.*"})') > 100
@@ -80,10 +68,7 @@ async def test_a_wrong_token_scrapes_nothing(
     node_exporter: str,
 ) -> None:
     proxy = await proxies.start(node_exporter)
-    credentials = {
-        "tls_config": {"ca_file": str(authority.certificate_file)},
-        "authorization": {"credentials_file": written(programs.folder, "wrong")},
-    }
+    credentials = by_token(authority, programs, "wrong")
     prometheus = await start_prometheus(programs, proxy.address, credentials)
     await prometheus.until_error("server returned HTTP status 401 Unauthorized")
     assert await prometheus.until('up{job="node"}') == 0

@@ -4,7 +4,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
-from tests.dataplane.test_client_transport import InnerTape
+from tests.dataplane.dialogue import InnerTape
 from tests.fakes import ManualLoop
 
 

@@ -1,13 +1,12 @@
 """The standalone binary on a node that is older than the machine that built it, without Python."""
 
-import asyncio
 import json
 import re
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -48,13 +47,6 @@ def binary() -> Path:
 @pytest.fixture(scope="session")
 def node(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> OldNode:
     return OldNode(tmp_path_factory.mktemp("node") / "root", binary)
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    programs = Programs(tmp_path)
-    yield programs
-    programs.stop()
 
 
 @pytest.fixture
@@ -213,16 +205,7 @@ async def started(
     port = free_port()
     flags = scene.proxy_flags(port=port, upstream=upstream, api_server=api_server)
     program = programs.start("proxy", *node.command("/pyrbacproxy", *flags, shared=scene.folder))
-
-    async def is_listening() -> bool | None:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            return None
-        writer.close()
-        return True
-
-    await program.until(is_listening, "listening port")
+    await program.listens(port)
     return Proxy(f"127.0.0.1:{port}", program, scene.authority)
 
 

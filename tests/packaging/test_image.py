@@ -59,13 +59,6 @@ def image(tmp_path_factory: pytest.TempPathFactory, packages: dict[str, Path]) -
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    programs = Programs(tmp_path)
-    yield programs
-    programs.stop()
-
-
-@pytest.fixture
 def runner(image: Image, programs: Programs) -> Runner:
     return Runner(image, programs)
 
