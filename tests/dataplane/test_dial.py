@@ -20,7 +20,7 @@ def dialler(
 ) -> Dialler:
     return Dialler(
         Limits(connect_seconds=connect_seconds),
-        scheme="https" if is_tls else "http",
+        is_tls=is_tls,
         host="localhost",
         port=port,
         proxy=proxy,
@@ -57,7 +57,7 @@ async def test_the_context_is_the_one_of_the_moment() -> None:
         limits = Limits(connect_seconds=SECONDS)
         to_upstream = Dialler(
             limits,
-            scheme="https",
+            is_tls=True,
             host="localhost",
             port=made.server_port,
             proxy=None,
@@ -78,6 +78,6 @@ async def test_dialling_ends_in_time() -> None:
 
 async def test_https_without_a_context_is_refused() -> None:
     with pytest.raises(OSError, match="no TLS context"):
-        await Dialler(Limits(), scheme="https", host="::1", port=1, proxy=None, context=None).dial(
+        await Dialler(Limits(), is_tls=True, host="::1", port=1, proxy=None, context=None).dial(
             Talker()
         )

@@ -10,20 +10,20 @@ from pyrbacproxy.egress_proxy import ProxyAddress
 
 
 class Dialler:
-    """Dials one address. `context` gives the TLS context of the moment, for https only."""
+    """Dials one address. `context` gives the TLS context of the moment."""
 
     def __init__(
         self,
         limits: Limits,
         *,
-        scheme: str,
+        is_tls: bool,
         host: str,
         port: int,
         proxy: ProxyAddress | None,
         context: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._limits = limits
-        self._is_tls = scheme == "https"
+        self._is_tls = is_tls
         self._route = egress_dial.Route(host, port, proxy)
         self._context = context
 

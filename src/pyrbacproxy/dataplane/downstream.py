@@ -239,7 +239,12 @@ class Downstream:
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a head that is none; nothing after it is served."""
-        _answer_malformed(self._transport, self._services, self._peer(), fault.status)
+        services, answer = self._services, refusal(fault.status)
+        whole = writer.whole(answer, date=services.date(), is_head=False, close=True)
+        self._transport.write(whole)
+        record = malformed(self._peer().address, fault.status, services.clock())
+        record.sent_bytes = len(answer.body)
+        services.observe(record)
         self._persistence.linger()
 
     def _due(self) -> None:
@@ -259,11 +264,3 @@ def _tell_rest(exchange: Exchange, event: bytes | Trailers | Literal[End.END]) -
         exchange.request_side.body(event)
     else:
         exchange.request_side.trailers(event.headers)
-
-
-def _answer_malformed(transport: Transport, services: Services, peer: Peer, status: int) -> None:
-    answer = refusal(status)
-    transport.write(writer.whole(answer, date=services.date(), is_head=False, close=True))
-    record = malformed(peer.address, status, services.clock())
-    record.sent_bytes = len(answer.body)
-    services.observe(record)

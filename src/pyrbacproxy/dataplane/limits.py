@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """What a connection may cost.
 
-    The defaults of the flags live in `config.options`; these are for tests.
+    What is a flag has its default in `config.flag_table`; its value here is for tests.
     """
 
     handshake_seconds: float = 10.0
@@ -26,7 +26,7 @@ class Limits:
     write_high_water_bytes: int = 262_144
     # An upstream that sends no 100 (Continue) gets the body after this (reference 6.2).
     continue_seconds: float = 1.0
-    # A client that ended its sending may be gone altogether: when `dataplane.exchange` looks.
+    # A client that ended its sending may be gone altogether: when `half_closed` looks.
     half_closed_seconds: float = 0.5
     half_closed_rest_seconds: float = 0.8
     # HTTP/1.0 has nothing to look with: the time that the upstream has for its response head.

@@ -19,6 +19,7 @@ _BATCH = 64
 # would spin (FR60).
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _PAUSE_SECONDS = 1.0
+_V2 = 20 - 2
 # No connection was closed for so long: time to look what those that were have left.
 _QUIET_SECONDS = 0.2
 
@@ -176,7 +177,7 @@ class Listener:
             self._retry = self._loop.call_later(_PAUSE_SECONDS, self._try_again)
         else:
             # The connection was gone before it was taken; the next one is another matter.
-            _LOG.log(20 - 2, "accept: %s", error.strerror)
+            _LOG.log(_V2, "accept: %s", error.strerror)
 
     def _try_again(self) -> None:
         if self._retry is not None:
@@ -197,7 +198,7 @@ class Listener:
         try:
             await self._loop.connect_accepted_socket(lambda: transport, connection)
         except OSError as error:
-            _LOG.log(20 - 2, "accept: %s", error.strerror)
+            _LOG.log(_V2, "accept: %s", error.strerror)
             connection.close()
             self._closed(transport)
         if self._is_stopped:

@@ -21,7 +21,7 @@ class Services:
     same object otherwise: a bound method such as `access.handle` is a new one each time it
     is looked up.
 
-    `connector` is a `dataplane.upstream.Connector`, `heads` a `Heads` of the same destination.
+    `heads` writes for the destination that `connector` connects to.
     `observe` gets each exchange's record once. `clock` tells monotonic seconds (on
     the event loop's scale, whose own clock moves in steps of a millisecond), `wall_clock` seconds
     since the epoch, `date` is an `HttpDate`. `clean_trailers` takes identity names and Bearer lines

@@ -76,7 +76,7 @@ def dialler(
     """What dials there. `context` gives the TLS context whenever it is needed (it may change)."""
     return Dialler(
         limits,
-        scheme="https" if settings.is_tls else "http",
+        is_tls=settings.is_tls,
         host=settings.host,
         port=settings.port,
         proxy=settings.proxy,
@@ -137,7 +137,7 @@ class Connector:
 
     def warm(self) -> None:
         """Have a connection ready; if it fails, the exchange that needs one will tell."""
-        if self._settings.scheme and not len(self._pool):
+        if self._settings.scheme and not self.has_idle:
             self._begin(self._dial_ahead())
 
     def is_persistent(self, received: ResponseReceived) -> bool:

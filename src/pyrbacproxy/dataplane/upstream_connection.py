@@ -264,11 +264,10 @@ class UpstreamConnection(Connection):
             user.upstream_lost(failure)
 
     def _new_parser(self) -> ResponseParser:
-        keeper = self._keeper
         return ResponseParser(
             request_method=self._method,
-            max_head_bytes=keeper.limits.max_header_bytes,
-            known=keeper.known_responses,
+            max_head_bytes=self._limits.max_header_bytes,
+            known=self._keeper.known_responses,
         )
 
     def _stalled(self) -> None:
