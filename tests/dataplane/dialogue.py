@@ -11,7 +11,7 @@ from pyrbacproxy.dataplane.heads import Destination, Heads
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Piece, Released, SideUser, UpstreamUser
+from pyrbacproxy.dataplane.sinks import Ending, Inner, Piece, Released, UpstreamUser
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
 from pyrbacproxy.http1.framing import NO_BODY, Framing, Kind
 from pyrbacproxy.http1.head import Headers, RequestHead
@@ -47,10 +47,10 @@ class SideTape:
     def __init__(self, *, can_end: bool = True) -> None:
         self.sent = b""
         self.done: list[str] = []
-        self.user: SideUser | None = None
+        self.user: Inner | None = None
         self.can_end = can_end
 
-    def serve(self, user: SideUser) -> None:
+    def serve(self, user: Inner) -> None:
         self.user = user
 
     def write(self, *pieces: Piece) -> None:
@@ -88,8 +88,8 @@ class InnerTape:
         self.told.append("end")
         return self.stays_open
 
-    def connection_lost(self) -> None:
-        self.told.append("lost")
+    def connection_lost(self, failure: str = "") -> None:
+        self.told.append(f"lost {failure}".strip())
 
     def pause_writing(self) -> None:
         self.told.append("pause")
@@ -99,16 +99,6 @@ class InnerTape:
 
     def drain(self) -> None:
         self.told.append("drain")
-
-
-class UserTape(InnerTape):
-    """A `sinks.SideUser` that notes what it is told, and why a connection was lost."""
-
-    def __init__(self, *, stays_open: bool = True) -> None:
-        super().__init__(stays_open=stays_open)
-
-    def connection_lost(self, failure: str = "") -> None:
-        self.told.append(f"lost {failure}")
 
 
 class ClientTape:

@@ -1,6 +1,6 @@
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.limits import Limits
-from tests.dataplane.dialogue import InnerTape, UserTape
+from tests.dataplane.dialogue import InnerTape
 from tests.fakes import ManualLoop, TapeTransport
 
 
@@ -72,6 +72,14 @@ def test_a_lost_connection_is_told_once_and_everything_after_it_is_harmless() ->
     assert talk.tcp.done == []
 
 
+def test_why_we_closed_it_at_once_is_told() -> None:
+    talk = Talk()
+    talk.client.cut_off()
+    talk.client.connection_lost(None)
+    assert talk.tcp.done == ["abort"]
+    assert talk.inner.told == ["lost cut at shutdown"]
+
+
 def test_lingering_hears_no_more_until_it_is_closed() -> None:
     talk = Talk()
     talk.client.linger()
@@ -115,6 +123,8 @@ def test_who_stops_reading_is_cut() -> None:
         assert "abort" not in talk.tcp.done
         talk.loop.advance(2)
         assert "abort" in talk.tcp.done
+        talk.client.connection_lost(None)
+        assert talk.inner.told[-1] == "lost client stopped reading"
 
 
 def test_who_reads_again_is_spared() -> None:
@@ -138,7 +148,7 @@ def test_draining_is_the_inner_sides_business() -> None:
 
 def test_one_side_of_a_tunnel_serves_its_end() -> None:
     talk = Talk()
-    end = UserTape()
+    end = InnerTape(stays_open=True)
     talk.client.serve(end)
     talk.client.data_received(b"abc")
     talk.client.pause_writing()
@@ -149,7 +159,7 @@ def test_one_side_of_a_tunnel_serves_its_end() -> None:
     assert talk.tcp.done == ["probe", "eof"]
     talk.client.connection_lost(None)
     assert end.heard == b"abcd"
-    assert end.told == ["pause", "resume", "end", "lost "]
+    assert end.told == ["pause", "resume", "end", "lost"]
     assert talk.inner.told == []
     assert talk.closed == [talk.client]
     talk.client.serve(end)

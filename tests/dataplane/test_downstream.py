@@ -381,9 +381,9 @@ def test_after_an_ended_client_nothing_is_waited_for() -> None:
 def test_a_lost_connection_takes_everything_along() -> None:
     talk = Talk()
     talk.down.data_received(GET + GET)
-    talk.down.connection_lost()
+    talk.down.connection_lost("cut at shutdown")
     assert talk.connector.upstreams[0].done == ["close"]
-    assert len(talk.world.records) == 1
+    assert [record.failure for record in talk.world.records] == ["cut at shutdown"]
     assert talk.loop.timers == []
     Talk().down.connection_lost()
 

@@ -32,7 +32,7 @@ class Echo:
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self) -> None:
+    def connection_lost(self, failure: str = "") -> None:
         pass
 
     def pause_writing(self) -> None:

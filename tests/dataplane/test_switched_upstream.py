@@ -2,7 +2,7 @@
 
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.switched_upstream import SwitchedUpstream
-from tests.dataplane.dialogue import UserTape
+from tests.dataplane.dialogue import InnerTape
 from tests.fakes import ManualLoop, TapeTransport
 
 
@@ -16,7 +16,7 @@ class Talk:
         self.tcp = TapeTransport()
         self.tcp.knows_eof = knows_eof
         self.tcp.pending_bytes = 10 if is_write_paused else 0
-        self.user = UserTape(stays_open=stays_open)
+        self.user = InnerTape(stays_open=stays_open)
         self.side = SwitchedUpstream(
             self.tcp,
             Limits(write_stall_seconds=60),
@@ -108,7 +108,7 @@ def test_a_cut_is_a_reset() -> None:
 def test_a_lost_connection_is_told_once_and_used_no_more() -> None:
     talk = Talk()
     talk.side.connection_lost(ConnectionResetError())
-    assert talk.user.told == ["lost "]
+    assert talk.user.told == ["lost"]
     talk.side.write(b"x")
     talk.side.pause_reading()
     talk.side.resume_reading()
@@ -119,12 +119,12 @@ def test_a_lost_connection_is_told_once_and_used_no_more() -> None:
     talk.side.data_received(b"x")
     talk.side.pause_writing()
     talk.side.resume_writing()
-    assert talk.user.told == ["lost "]
+    assert talk.user.told == ["lost"]
     assert talk.tcp.written == b""
     assert talk.take() == ["probe"]
 
 
 def test_one_that_was_lost_before_is_told_at_once() -> None:
-    user = UserTape()
+    user = InnerTape(stays_open=True)
     SwitchedUpstream(None, Limits(), ManualLoop().as_loop()).serve(user)
-    assert user.told == ["lost "]
+    assert user.told == ["lost"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyrbacproxy.dataplane.sinks import Released, SideUser
+from pyrbacproxy.dataplane.sinks import Inner, Released
 from pyrbacproxy.dataplane.tunnel import begin_tunnel
 from pyrbacproxy.record import ExchangeRecord
 from tests.dataplane.dialogue import SideTape, World
@@ -37,12 +37,12 @@ class Talk:
         )
 
     @property
-    def from_client(self) -> SideUser:
+    def from_client(self) -> Inner:
         assert self.client.user is not None
         return self.client.user
 
     @property
-    def from_upstream(self) -> SideUser:
+    def from_upstream(self) -> Inner:
         assert self.upstream.user is not None
         return self.upstream.user
 

@@ -9,7 +9,7 @@ from pyrbacproxy.dataplane.upstream import Connector, UpstreamSettings
 from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers
-from tests.dataplane.dialogue import OK, STREAM, SWITCH, UserTape, length
+from tests.dataplane.dialogue import OK, STREAM, SWITCH, InnerTape, length
 from tests.dataplane.upstream_user import User
 from tests.fakes import ManualLoop, TapeTransport
 
@@ -297,7 +297,7 @@ def test_a_switch_lets_go_of_the_connection_and_what_came_with_it() -> None:
     assert not talk.is_kept
     talk.loop.advance(1000)
     assert talk.tcp.done == []
-    side = UserTape()
+    side = InnerTape(stays_open=True)
     released.side.serve(side)
     assert isinstance(talk.tcp.protocol, asyncio.Protocol)
     talk.tcp.protocol.data_received(b"words")

@@ -156,6 +156,14 @@ def test_the_end_of_its_sending_is_the_client_s_end() -> None:
     assert talk.records == [(0, "client gone")]
 
 
+def test_why_we_ended_the_connection_is_told_of_every_stream() -> None:
+    talk = greeted()
+    talk.ask()
+    talk.ask()
+    talk.connection.connection_lost("cut at shutdown")
+    assert talk.records == [(0, "cut at shutdown")] * 2
+
+
 def test_a_suite_that_is_too_weak() -> None:
     talk = Talk(fault=Code.INADEQUATE_SECURITY)
     talk.listen()

@@ -68,6 +68,7 @@ def test_a_malformed_head_resets_its_stream(lines: list[tuple[bytes, bytes]]) ->
     talk = Talk()
     number = talk.ask(b"/x", *lines)
     assert talk.client.resets == {number: Code.PROTOCOL_ERROR}
+    assert talk.records == [(0, "malformed request")]
     assert talk.client.goaways == []
     assert talk.connector.users == []
     talk.ask()

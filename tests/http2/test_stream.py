@@ -51,7 +51,7 @@ def test_a_body_that_differs_from_its_length_resets_the_stream(body: bytes, more
     talk.exchange()
     assert talk.client.resets == {number: Code.PROTOCOL_ERROR}
     assert talk.upstream().done == ["close"]
-    assert talk.records == [(0, "client gone")]
+    assert talk.records == [(0, "malformed request body")]
     assert talk.client.goaways == []
 
 
@@ -150,6 +150,7 @@ def test_a_client_that_opens_no_window_is_given_up() -> None:
     talk.listen()
     assert talk.client.resets == {number: Code.CANCEL}
     assert talk.upstream(0).done == ["pause", "close"]
+    assert talk.records == [(200, "client stopped reading")]
     talk.answer(1)
     assert talk.client.ended == {other}
 

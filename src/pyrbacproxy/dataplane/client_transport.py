@@ -35,6 +35,8 @@ class ClientTransport(Connection):
         self._is_deaf = False
         self._swallowed_bytes = 0
         self._has_ended = False
+        # Why we closed it at once, if we did.
+        self._failure = ""
         self.peer_address = ""
 
     # asyncio.Protocol
@@ -62,7 +64,7 @@ class ClientTransport(Connection):
         super().connection_lost(exc)
         inner, self._inner = self._inner, None
         if inner is not None:
-            inner.connection_lost()
+            inner.connection_lost(self._failure)
         self._on_closed(self)
 
     def pause_writing(self) -> None:
@@ -124,10 +126,19 @@ class ClientTransport(Connection):
 
     # What the listener sees
 
+    def cut_off(self) -> None:
+        """Close at once: we end, and its time is over."""
+        self._failure = "cut at shutdown"
+        self.abort()
+
     def drain(self) -> None:
         """Finish what is running, then close."""
         if self._inner is not None:
             self._inner.drain()
+
+    def _stalled(self) -> None:
+        self._failure = "client stopped reading"
+        super()._stalled()
 
     # For TLS to differ in
 

@@ -103,11 +103,11 @@ class Downstream:
         self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
         return True
 
-    def connection_lost(self) -> None:
-        """Closed, by whomever."""
+    def connection_lost(self, failure: str = "") -> None:
+        """Closed, by whomever; `failure`: by us, for this reason."""
         self._persistence.let_go()
         if self._exchange is not None:
-            self._exchange.client_gone()
+            self._exchange.client_gone(failure)
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""

@@ -139,9 +139,12 @@ class Exchange:
         if (upstream := self.request_side.upstream) is not None:
             upstream.resume_reading()
 
-    def client_gone(self) -> None:
-        """The client's connection is lost: so is the upstream's, at once (FR51)."""
-        self.record.failure = "client gone"
+    def client_gone(self, failure: str = "") -> None:
+        """The client's connection is lost: so is the upstream's, at once (FR51).
+
+        `failure`: we ended it, for this reason.
+        """
+        self.record.failure = failure or "client gone"
         self._cancel_decision()
         self._abort()
 

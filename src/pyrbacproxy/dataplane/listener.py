@@ -144,7 +144,7 @@ class Listener:
         """Cut every connection at once."""
         self.stop_accepting()
         for connection in tuple(self._connections):
-            connection.abort()
+            connection.cut_off()
 
     def _pause(self) -> None:
         if self._is_accepting:

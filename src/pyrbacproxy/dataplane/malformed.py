@@ -12,7 +12,10 @@ def refusal(status: int) -> Response:
 
 
 def malformed(peer_address: str, status: int, instant: float) -> ExchangeRecord:
-    """The record of a request that never became an exchange; `instant` is monotonic seconds."""
+    """The record of a request that never became an exchange; `instant` is monotonic seconds.
+
+    `status` is 0 for what gets no answer.
+    """
     return ExchangeRecord(
         peer_address,
         "",

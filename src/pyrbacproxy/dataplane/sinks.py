@@ -43,8 +43,8 @@ class Inner(Protocol):
         """The peer sends no more; true keeps the other direction open. Called once."""
         ...
 
-    def connection_lost(self) -> None:
-        """Closed, by whomever."""
+    def connection_lost(self, failure: str = "") -> None:
+        """Closed, by whomever; `failure`: by us, for this reason."""
         ...
 
     def pause_writing(self) -> None:
@@ -60,18 +60,10 @@ class Inner(Protocol):
         ...
 
 
-class SideUser(Inner, Protocol):
-    """Who is told what comes from one side of a tunnel."""
-
-    def connection_lost(self, failure: str = "") -> None:
-        """Closed, by whomever; `failure`: by us, for this reason."""
-        ...
-
-
 class Side(Protocol):
     """A connection without HTTP on it: one side of a tunnel."""
 
-    def serve(self, user: SideUser) -> None:
+    def serve(self, user: Inner) -> None:
         """Tell `user` what comes from now on."""
         ...
 

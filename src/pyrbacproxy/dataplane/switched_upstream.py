@@ -4,7 +4,7 @@ import asyncio
 
 from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import SideUser
+from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
 
 
@@ -26,11 +26,11 @@ class SwitchedUpstream(Connection):
     ) -> None:
         super().__init__(limits, loop, transport)
         self._is_write_paused = is_write_paused
-        self._user: SideUser | None = None
+        self._user: Inner | None = None
 
     # sinks.Side
 
-    def serve(self, user: SideUser) -> None:
+    def serve(self, user: Inner) -> None:
         """Tell `user` what comes from now on."""
         self._user = user
         if self._transport is None:

@@ -17,7 +17,7 @@ from pyrbacproxy.record import ExchangeRecord
 
 
 class TunnelEnd:
-    """What comes from `side` goes to `other`; a `sinks.SideUser`.
+    """What comes from `side` goes to `other`; a `sinks.Inner`.
 
     `lost` says in the record that this side was lost.
     """

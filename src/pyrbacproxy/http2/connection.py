@@ -116,9 +116,9 @@ class Http2Connection:
         self._end()
         return False
 
-    def connection_lost(self) -> None:
-        """Closed, by whomever."""
-        self._end()
+    def connection_lost(self, failure: str = "") -> None:
+        """Closed, by whomever; `failure`: by us, for this reason."""
+        self._end(failure)
         self._patience.cancel()
 
     def pause_writing(self) -> None:
@@ -214,7 +214,7 @@ class Http2Connection:
 
     def _break(self, stream: Http2Stream) -> None:
         """What the client sent on this stream is malformed."""
-        stream.gone()
+        stream.gone("malformed request body")
         self._streams.reset(stream.number, Code.PROTOCOL_ERROR)
         self._abandoned()
 
@@ -283,6 +283,6 @@ class Http2Connection:
         self._patience.wait(Waits.NOTHING)
         self._transport.close()
 
-    def _end(self) -> None:
+    def _end(self, failure: str = "") -> None:
         self._stage = _Stage.CLOSED
-        self._streams.end_all()
+        self._streams.end_all(failure)

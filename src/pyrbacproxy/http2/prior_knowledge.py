@@ -62,8 +62,8 @@ class PriorKnowledge:
         """The client sends no more, and has asked for nothing."""
         return False
 
-    def connection_lost(self) -> None:
-        """Closed, by whomever."""
+    def connection_lost(self, failure: str = "") -> None:  # noqa: ARG002 - `sinks.Inner`'s
+        """Closed, by whomever: nothing was asked."""
         self._deadline.cancel()
 
     def pause_writing(self) -> None:

@@ -30,6 +30,14 @@ class Requests:
     def begin(self, stream: Http2Stream, fields: Fields | None) -> None:
         """Take a head (None: it was too large). Raises MalformedStreamError."""
         peer = self._peer()
+        try:
+            self._begin(stream, fields, peer)
+        except MalformedStreamError:
+            services = self._services
+            services.observe(malformed(peer.address, 0, services.clock()))
+            raise
+
+    def _begin(self, stream: Http2Stream, fields: Fields | None, peer: Peer) -> None:
         misplaced = refusal(_TOO_LARGE) if fields is None else misplaced_field(fields)
         if misplaced is not None:
             self._refuse(stream, misplaced, peer, fields)

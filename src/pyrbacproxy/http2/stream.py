@@ -147,11 +147,11 @@ class Http2Stream:
                 exchange.request_side.trailers(trailers)
             exchange.request_ended()
 
-    def gone(self) -> None:
-        """The stream is over before its time, whoever ended it."""
+    def gone(self, failure: str = "") -> None:
+        """The stream is over before its time, whoever ended it; `failure`: we did, and why."""
         self.close()
         if self._exchange is not None:
-            self._exchange.client_gone()
+            self._exchange.client_gone(failure)
 
     # sinks.ClientSink
 
@@ -302,4 +302,4 @@ class Http2Stream:
         self.close()
         self._streams.reset(self.number, Code.CANCEL)
         if self._exchange is not None:
-            self._exchange.client_gone()
+            self._exchange.client_gone("client stopped reading")

@@ -48,8 +48,8 @@ class OpenStreams:
         """The client ended it: forget it. It is for the caller to tell it so."""
         return self._by_number.pop(number, None)
 
-    def end_all(self) -> None:
-        """The connection is over.
+    def end_all(self, failure: str = "") -> None:
+        """The connection is over; `failure`: by us, for this reason.
 
         What one of them leaves behind may be another's chance to go on: so all are closed before,
         and who waits, mostly the newest, goes first.
@@ -59,7 +59,7 @@ class OpenStreams:
         for stream in streams:
             stream.close()
         for stream in streams:
-            stream.gone()
+            stream.gone(failure)
 
     # stream.Streams
 
