@@ -192,8 +192,10 @@ class RealCluster:
     async def is_ready(self) -> bool | None:
         """True, or None while it is not."""
         try:
-            async with aiohttp.ClientSession() as session:
-                response = await session.get(f"{self.url}/readyz", ssl=self._trust)
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{self.url}/readyz", ssl=self._trust) as response,
+            ):
                 return response.ok or None
         except aiohttp.ClientConnectionError:
             return None
