@@ -284,6 +284,8 @@ async def start_real(assets: Path, authority: Authority, programs: Programs) -> 
         "--service-cluster-ip-range=10.0.0.0/24",
         "--disable-admission-plugins=ServiceAccount",
         "--authorization-mode=RBAC",
+        # As every cluster has it: the machine-config-daemon's own container is privileged.
+        "--allow-privileged=true",
         f"--audit-policy-file={policy_file}",
         f"--audit-log-path={audit_log}",
     )

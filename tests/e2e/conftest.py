@@ -12,6 +12,8 @@ from tests.e2e.cluster import Cluster, RealCluster, embedded, start_real
 from tests.e2e.programs import LISTENING, Programs, debian
 from tests.e2e.proxy import Proxies
 
+_CLUSTER_STOP_SECONDS = 90.0
+
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
@@ -27,7 +29,8 @@ def real_cluster(
     if not assets:
         yield None
         return
-    programs = Programs(tmp_path_factory.mktemp("cluster"))
+    # It lets requests of its own end first, which it gives a minute.
+    programs = Programs(tmp_path_factory.mktemp("cluster"), stop_seconds=_CLUSTER_STOP_SECONDS)
     try:
         yield asyncio.run(start_real(Path(assets), authority, programs))
     finally:

@@ -84,11 +84,11 @@ class Program:
                 await asyncio.sleep(_POLL_SECONDS)
         return status
 
-    def stop(self) -> int:
+    def stop(self, within_seconds: float = _STOP_SECONDS) -> int:
         """End it, gently first; returns its exit status."""
         self._process.terminate()
         try:
-            return self._process.wait(_STOP_SECONDS)
+            return self._process.wait(within_seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -98,8 +98,9 @@ class Program:
 class Programs:
     """The processes of one test, ended in reverse order."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, stop_seconds: float = _STOP_SECONDS) -> None:
         self.folder = folder
+        self._stop_seconds = stop_seconds
         self._running: list[Program] = []
 
     def start(self, name: str, *argv: str) -> Program:
@@ -116,7 +117,7 @@ class Programs:
             # Shown by pytest when the test failed.
             sys.stdout.write(f"--- {program.name}\n{program.output()}\n")
             try:
-                program.stop()
+                program.stop(self._stop_seconds)
             except AssertionError as failure:
                 failures.append(failure)
         if failures:
