@@ -6,6 +6,8 @@ The tree is walked only as deep as asked, so aliases can neither loop nor multip
 loader reads it, not libyaml, which refuses `{static:}` (Go does not); a thousand rules take 0.4 s.
 """
 
+import re
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,6 +20,21 @@ _TAG = "tag:yaml.org,2002:"
 _SHORT_BOOLS = {"y": True, "Y": True, "n": False, "N": False}
 _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_INT = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NAMED_FLOATS = {".inf": "+Inf", "+.inf": "+Inf", "-.inf": "-Inf", ".nan": "NaN"}
+_INFINITE = (float("inf"), float("-inf"))
+# Exponents of ten that Go's %g, asked for the shortest text, writes out.
+_LEAST_PLAIN, _MOST_PLAIN = -4, 5
+
+
+class _Loader(SafeLoader):
+    """Knows the numbers too that Go's YAML 1.1 knows and PyYAML's doesn't: `1e3`, `0o17`, `08`."""
+
+
+_Loader.add_implicit_resolver(
+    f"{_TAG}float", re.compile(rf"({_INT.pattern}|{_FLOAT.pattern})\Z"), list("-+.0123456789")
+)
 
 
 class NotYamlError(Exception):
@@ -60,7 +77,7 @@ class Tree:
     def root(self) -> Entry | None:
         """The first document, None when the text is empty; raises NotYamlError."""
         try:
-            loader = SafeLoader(self._content)
+            loader = _Loader(self._content)
             node = loader.get_node() if loader.check_node() else None
             if node is not None and loader.check_node():
                 self._findings.warn(f"{self._file}: only the first YAML document is read")
@@ -236,16 +253,39 @@ def _scalar_text(node: ScalarNode) -> str:
         raise ValueError(node.tag)
     if ":" in text:  # YAML 1.1's base 60, which Go leaves alone
         return text
-    return _number_text(text.replace("_", "").lower(), is_float=node.tag == f"{_TAG}float")
+    return _number_text(text.replace("_", ""), is_int=node.tag == f"{_TAG}int")
 
 
-def _number_text(digits: str, *, is_float: bool) -> str:
-    if not is_float:
-        unsigned = digits.lstrip("+-")
-        is_octal = len(unsigned) > 1 and unsigned[0] == "0" and unsigned[1].isdigit()
-        return str(int(digits, 8 if is_octal else 0))
-    # Go prints the shortest float32; eight digits are as many as one can tell apart.
-    return f"{float(digits.replace('.inf', 'inf').replace('.nan', 'nan')):.8g}"
+def _number_text(digits: str, *, is_int: bool) -> str:
+    """The number as Go prints it: integers of 64 bits, other numbers as floats."""
+    if digits.lower() in _NAMED_FLOATS:
+        return _NAMED_FLOATS[digits.lower()]
+    if _INT.fullmatch(digits):
+        number = int(re.sub(r"^([-+]?)0[oO]?(?=[0-7])", r"\g<1>0o", digits), 0)
+        if -(2**63) <= number < (2**63 if digits.startswith("+") else 2**64):
+            return str(number)
+    elif is_int or not _FLOAT.fullmatch(digits):
+        raise ValueError(digits)
+    return _float_text(digits)
+
+
+def _float_text(digits: str) -> str:
+    """The shortest text that is the same number for 32 bits; one beyond 64 bits is none and stays
+    as it is.
+    """
+    number = float(digits)
+    if number in _INFINITE:
+        return digits
+    try:
+        single = struct.pack("<f", number)
+    except OverflowError:
+        return "-Inf" if number < 0 else "+Inf"
+    (number,) = struct.unpack("<f", single)
+    tries = ((places, f"{number:.{places}e}") for places in range(9))
+    places, text = next(found for found in tries if struct.pack("<f", float(found[1])) == single)
+    exponent = int(text.partition("e")[2])
+    is_plain = _LEAST_PLAIN <= exponent <= _MOST_PLAIN
+    return f"{number:.{max(places - exponent, 0)}f}" if is_plain else text
 
 
 def _shown(node: Node) -> str:
