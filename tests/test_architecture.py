@@ -276,7 +276,7 @@ ALLOWED: dict[str, str] = {
     "observe.access_log": "observe.log_text observe.metrics record",
     "observe.access_log_writer": "observe.access_log observe.flood observe.line_outlet "
     "observe.logs record",
-    "observe.line_outlet": "observe.logs regular_file",
+    "observe.line_outlet": "observe.logs observe.patient_stream regular_file",
     "observe.flood": "",
     "observe.metrics": "record",
     "observe.gauges": "",

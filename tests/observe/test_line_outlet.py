@@ -1,5 +1,6 @@
 """Lines go out whole or are lost: rotation, full disks, pipes that nobody reads, odd files."""
 
+import contextlib
 import errno
 import logging
 import os
@@ -217,6 +218,20 @@ def test_stdout_is_shared_and_stays_as_it_is(
         outlet.close()
         assert os.get_blocking(stream.fileno())
     assert (tmp_path / "out").read_bytes() == b"a\n"
+
+
+def test_a_terminal_that_nobody_reads_loses_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        outlet = open_outlet("-")
+        with contextlib.suppress(BlockingIOError):
+            while outlet.write(b"x" * 1000 + b"\n"):
+                pass
+        assert not outlet.write(b"late\n")
+        assert os.get_blocking(terminal)
+        outlet.close()
+    os.close(reader)
 
 
 def test_a_closed_stdout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

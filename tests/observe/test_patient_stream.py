@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyrbacproxy.observe.patient_stream import PATIENCE_SECONDS, REST_SECONDS, PatientStream
+from pyrbacproxy.observe.patient_stream import (
+    PATIENCE_SECONDS,
+    REST_SECONDS,
+    PatientStream,
+    unwaiting,
+)
 
 
 class Pipe:
@@ -87,6 +92,34 @@ def test_when_the_reader_is_gone_the_rest_is_dropped() -> None:
         stream.write("a\n")
     assert stream.is_ready()
     os.close(writer)
+
+
+def test_a_terminal_that_nobody_reads_is_not_waited_for() -> None:
+    reader, terminal = os.openpty()
+    ours = unwaiting(terminal)
+    stream = PatientStream(ours)
+    lines = 0
+    while lines < 10_000 and stream.is_ready():
+        stream.write("x" * 1000 + "\n")
+        lines += 1
+    assert lines < 10_000
+    assert os.get_blocking(terminal)
+    for descriptor in (reader, terminal, ours):
+        os.close(descriptor)
+
+
+def test_a_terminal_that_is_not_ours_to_open_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    reader, terminal = os.openpty()
+    monkeypatch.setattr(os, "open", refuse)
+    ours = unwaiting(terminal)
+    assert os.get_blocking(ours)
+    for descriptor in (reader, terminal, ours):
+        os.close(descriptor)
 
 
 def test_the_kernel_tells_whether_a_pipe_takes_a_block() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from pyrbacproxy.observe.logs import structured
+from pyrbacproxy.observe.patient_stream import unwaiting
 from pyrbacproxy.regular_file import append_regular
 
 STDOUT = "-"
@@ -25,7 +26,7 @@ def open_outlet(path: str) -> "LineOutlet":
     if sys.__stdout__ is None:
         # Something else is in its place.
         raise OSError("stdout is closed")
-    return LineOutlet(os.dup(sys.stdout.fileno()))
+    return LineOutlet(unwaiting(sys.stdout.fileno()))
 
 
 class LineOutlet:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from pyrbacproxy.observe.flood import RATION, FloodHandler
 from pyrbacproxy.observe.log_text import MASK, json_on_one_line, masked, on_one_line
-from pyrbacproxy.observe.patient_stream import PatientStream
+from pyrbacproxy.observe.patient_stream import PatientStream, unwaiting
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -93,9 +93,10 @@ def _handler(stream: TextIO | None) -> FloodHandler:
     if stream is not None:
         return FloodHandler(stream)
     try:
-        lines = PatientStream(sys.stderr.fileno())
+        number = sys.stderr.fileno()
     except (AttributeError, OSError):  # there is none, or it is something of a test's
         return FloodHandler(sys.stderr)
+    lines = PatientStream(unwaiting(number) if os.isatty(number) else number)
     return FloodHandler(lines, lines.is_ready)
 
 

@@ -4,6 +4,7 @@ A pipe's reader may be late, or hang: whoever writes to it then would stop with 
 served.
 """
 
+import contextlib
 import os
 import select
 import time
@@ -14,8 +15,20 @@ PATIENCE_SECONDS = 0.1
 REST_SECONDS = 1.0
 
 
+def unwaiting(descriptor: int) -> int:
+    """A descriptor of our own for the same thing. A terminal's does not wait, for poll(2) tells of
+    one that it takes something, not how much. Raises OSError.
+    """
+    if os.isatty(descriptor):
+        # Where it is not ours to open, it waits: a terminal with a stopped reader is left.
+        with contextlib.suppress(OSError):
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            return os.open(f"/proc/self/fd/{descriptor}", flags)
+    return os.dup(descriptor)
+
+
 class PatientStream:
-    """Writes texts to a descriptor, which it does not own and leaves blocking, for it is shared.
+    """Writes texts to a descriptor, which it does not own and leaves as it is.
 
     `poll` waits up to so many seconds and tells whether it takes `select.PIPE_BUF` bytes at once
     (pipe(7), poll(2)); `clock` tells monotonic seconds.
@@ -51,9 +64,10 @@ class PatientStream:
 
     def _write_rest(self) -> None:
         rest, self._rest = self._rest, memoryview(b"")
-        while rest and self._takes():
-            # What it raises ends the text: there is nobody.
-            rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
+        # What is raised else ends the text: there is nobody.
+        with contextlib.suppress(BlockingIOError):
+            while rest and self._takes():
+                rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
         self._rest = rest
 
     def _takes(self) -> bool:
