@@ -221,7 +221,8 @@ ALLOWED: dict[str, str] = {
     "kube.kubeconfig_user kube.tls_context regular_file",
     "kube.resolve_kubeconfig": "kube.credential_files kube.exec_plugin kube.impersonation "
     "kube.kubeconfig_document kube.tls_context regular_file",
-    "kube.credentials": "egress_proxy kube.credential_files kube.kubeconfig regular_file",
+    "kube.credentials": "egress_proxy kube.credential_files kube.kubeconfig kube.tls_context "
+    "regular_file",
     "kube.turns": "kube.fair_bucket",
     "kube.post": "egress_proxy http1.writer kube.review_codec reviews",
     "kube.reply": "http1.head http1.parser",

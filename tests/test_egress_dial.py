@@ -97,8 +97,11 @@ async def test_d34_a_proxy_may_have_tls_of_its_own(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        pytest.param(b"HTTP/1.1 407 Pay\r\n\r\n", "refused the tunnel", id="refused"),
+        pytest.param(b"HTTP/1.1 407 Pay\r\n\r\n", "refused the tunnel with 407", id="refused"),
         pytest.param(b"nonsense\r\n\r\n", "refused the tunnel", id="nonsense"),
+        pytest.param(
+            b"HTTP/1.1 %b no\r\n\r\n" % (b"9" * 9000), "refused the tunnel$", id="a long number"
+        ),
         pytest.param(b"HTTP/1.1 407", "closed", id="cut"),
         pytest.param(b"x" * 20_000, "too long", id="endless"),
     ],

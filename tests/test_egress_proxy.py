@@ -91,6 +91,8 @@ def test_a_url_is_the_address_of_a_proxy() -> None:
         ("gopher://me:secret@proxy.test", "a proxy of scheme gopher"),
         ("http://me:secret@:80", "has no host"),
         ("http://me:secret@proxy.test:port", "not the address of a proxy"),
+        ("http://me:secret@proxy\n.test", "not the address of a proxy"),
+        ("http://me:secret@proxy .test", "not the address of a proxy"),
     ],
 )
 def test_what_is_no_address_is_told_without_its_secret(text: str, said: str) -> None:

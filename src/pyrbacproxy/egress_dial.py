@@ -14,7 +14,8 @@ class TunnelRefusedError(ConnectionError):
     """The egress proxy answered CONNECT with `status`, which is no 2xx; 0: with no status."""
 
     def __init__(self, status: int) -> None:
-        super().__init__("the egress proxy refused the tunnel")
+        answer = f" with {status}" if status else ""
+        super().__init__(f"the egress proxy refused the tunnel{answer}")
         self.status = status
 
 
@@ -151,7 +152,9 @@ class _TunnelRequest(asyncio.Protocol):
             if status and len(status[0]) >= 3 and status[0].startswith(b"2"):  # noqa: PLR2004 - 2xx
                 self.answer.set_result(None)
             else:
-                number = int(status[0]) if status and status[0].isdigit() else 0
+                # Three digits (RFC 9112 §4): int() has no use for thousands.
+                is_status = bool(status) and len(status[0]) == 3 and status[0].isdigit()  # noqa: PLR2004 -- 3
+                number = int(status[0]) if is_status else 0
                 self.answer.set_exception(TunnelRefusedError(number))
         elif len(self._received) > _MAX_ANSWER_BYTES:
             self.answer.set_exception(ConnectionError("the egress proxy's answer is too long"))

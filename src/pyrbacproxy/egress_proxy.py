@@ -69,6 +69,9 @@ def proxy_at(text: str) -> ProxyAddress:
     """
     if "://" not in text:
         raise ValueError("not a URL with a scheme")
+    # urlsplit takes line ends and tabs out, and what is left would be another proxy.
+    if not text.isprintable() or " " in text:
+        raise ValueError("not the address of a proxy")
     try:
         url = urlsplit(text)
         port = url.port

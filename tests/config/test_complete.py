@@ -366,7 +366,7 @@ def test_in_a_cluster_the_variables_name_the_server(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "pyrbacproxy.config.complete.kubeconfig.in_cluster_problems", lambda _folder: []
+        "pyrbacproxy.config.complete.kubeconfig.in_cluster_problems", lambda _server, _folder: []
     )
     inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     assert settings(*USUAL, environ=inside).kube == KubeSettings(server="https://10.0.0.1:443")

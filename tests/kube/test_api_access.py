@@ -53,6 +53,12 @@ status = json.loads((here / "status").read_text())
 version = "client.authentication.k8s.io/v1"
 print(json.dumps({"kind": "ExecCredential", "apiVersion": version, "status": status}))
 """
+# What of a proxy reads a kubeconfig.
+READS = """
+import sys
+from pyrbacproxy.kube.credentials import Kubeconfig
+Kubeconfig(sys.argv[1]).read()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -202,6 +208,19 @@ async def test_closing_does_not_wait_for_a_plugin_and_leaves_none(access: World)
     await access.client.close()
     await held.is_gone()
     asking.cancel()
+
+
+async def test_a_plugin_that_hangs_ends_with_a_proxy_that_is_killed(access: World) -> None:
+    held = Held(access.folder / "pipe")
+    (access.folder / "plugin").write_text(f"#!{sys.executable}\n{held.program}\n")
+    access.write(PLUGIN)
+    proxy = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", READS, str(access.folder / "kc"))
+    )
+    await held.is_up()
+    proxy.kill()
+    await held.is_gone()
+    await proxy.wait()
 
 
 # --- the rest of a user and of a cluster ------------------------------------------------

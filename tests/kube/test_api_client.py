@@ -196,12 +196,34 @@ async def test_no_credential_is_a_failed_review_and_the_file_s_return_heals_it(
         assert await world.ask() == GOOD
 
 
-async def test_an_unusable_ca_is_a_failed_review(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["junk", "", "\n"])
+async def test_fr39_a_ca_that_turns_bad_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
+) -> None:
     async with in_cluster(tmp_path) as world:
-        (tmp_path / "ca.crt").write_text("junk")
-        answer = await world.ask()
-        assert "CA or client certificate is unusable" in answer.reason
-        assert answer.cause is Cause.NOT_ASKED
+        await world.ask()
+        (tmp_path / "ca.crt").write_text(content)
+        world.now += 60.0
+        assert await world.ask() == GOOD
+        assert world.client.generation == 0
+    assert "ca.crt holds no PEM certificate" in caplog.text
+
+
+class JunkSource:
+    """A credential that is none, and that nobody judged."""
+
+    def read(self, *, is_refused: bool = False) -> ApiServer:  # noqa: ARG002 -- as it is called
+        return ApiServer("https://a", ca="junk")
+
+    def close(self) -> None:
+        """Nothing lasts."""
+
+
+async def test_an_unusable_ca_is_a_failed_review() -> None:
+    client = ApiClient(KubeSettings(), Credentials(JunkSource()))
+    answer = await client.review(TOKEN, "10.0.0.1", within_seconds=60.0)
+    text = "https://a: the CA or client certificate is unusable"
+    assert answer == FailedAttempt(text, cause=Cause.NOT_ASKED)
 
 
 # --- D15: whose fault it is, and in whom we trust ---------------------------------------
@@ -219,7 +241,9 @@ async def test_a_credential_that_is_waited_for_after_a_401_is_our_own_fault(
 ) -> None:
     async with api_server() as stub:
         stub.respond = lambda _: web.Response(status=401)
-        settings = service_account(tmp_path, stub.url, b"")
+        settings = service_account(
+            tmp_path, stub.url, Authority(tmp_path).certificate_file.read_bytes()
+        )
         client = ApiClient(settings, LateCredentials(source_of(settings)))
         answer = await client.review(TOKEN, "10.0.0.1", within_seconds=60.0)
         await client.close()
@@ -284,7 +308,9 @@ def distinct(number: int) -> TokenReview:
 @asynccontextmanager
 async def limited(tmp_path: Path, **settings: Any) -> AsyncIterator[World]:
     async with api_server() as stub:
-        account = service_account(tmp_path, stub.url, b"")
+        account = service_account(
+            tmp_path, stub.url, Authority(tmp_path).certificate_file.read_bytes()
+        )
         world = World(stub, replace(account, **settings))
         yield world
         await world.client.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.kube.credential_files import digest_of
 from pyrbacproxy.kube.credentials import (
@@ -187,10 +188,18 @@ async def test_many_share_one_reading_that_outlives_them() -> None:
 
 
 def test_a_service_account_is_two_files(tmp_path: Path) -> None:
-    settings = service_account(tmp_path, "https://10.0.0.1:443", b"PEM")
+    ca = Authority(tmp_path).certificate_file.read_bytes()
+    settings = service_account(tmp_path, "https://10.0.0.1:443", ca)
     server = ServiceAccount(settings).read()
-    assert server == ApiServer("https://10.0.0.1:443", ca="PEM", authorization="Bearer own-1")
+    assert server == ApiServer("https://10.0.0.1:443", ca=ca.decode(), authorization="Bearer own-1")
     assert isinstance(source_of(settings), ServiceAccount)
+
+
+@pytest.mark.parametrize("ca", [b"", b" \n", b"-----BEGIN CERTIFICATE-----\nMIIB"])
+def test_fr39_a_ca_that_is_none_is_not_taken_for_the_system_s(tmp_path: Path, ca: bytes) -> None:
+    settings = service_account(tmp_path, "https://a", ca)
+    with pytest.raises(CredentialError, match=r"ca\.crt holds no PEM certificate"):
+        ServiceAccount(settings).read()
 
 
 @pytest.mark.parametrize("token", ["", "two\nlines", "\u00e9"])
@@ -383,6 +392,61 @@ def test_a_plugin_whose_credential_is_refused_is_run_again_but_not_for_every_ref
         found.append(source.read(is_refused=True).authorization)
     assert found == ["Bearer 0", "Bearer 1", "Bearer 1", "Bearer 1", "Bearer 2"]
     assert len(child.commands) == 3
+
+
+def test_an_expired_credential_is_not_asked_for_anew_for_every_refusal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired = output(path, is_from_plugin=True, expires_at=1.0)
+    monkeypatch.setattr(Child, "output", child := FakeChild(*[expired] * 9))
+    clock = Clock()
+    source = Kubeconfig(str(path), clock=clock, wall_clock=clock)
+    source.read()
+    for _ in range(5):
+        assert source.read(is_refused=True).expires_at == 1.0
+    assert len(child.commands) == 2
+    source.read()  # which is due every 5 s at most
+    assert len(child.commands) == 3
+
+
+def test_a_kubeconfig_that_cannot_be_resolved_is_not_tried_for_every_refusal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = '{"problem": "kc: its plugin failed"}'
+    child = FakeChild(output(path), bad, bad, output(path, authorization="Bearer 2"))
+    monkeypatch.setattr(Child, "output", child)
+    clock = Clock()
+    source = Kubeconfig(str(path), clock=clock)
+    assert source.read() == FIRST
+    before = path.read_text()
+    path.write_text(f"{before}\n")
+    for _ in range(5):
+        # Said again, so that the one who waits for it looks again soon.
+        with pytest.raises(CredentialError, match="its plugin failed"):
+            source.read(is_refused=True)
+    assert len(child.commands) == 2
+    path.write_text(before)
+    assert source.read() == FIRST  # nothing is wrong with what it was resolved from
+    path.write_text(f"{before}\n")
+    clock.now += 10.0
+    with pytest.raises(CredentialError):
+        source.read(is_refused=True)
+    clock.now += 10.0
+    assert source.read(is_refused=True).authorization == "Bearer 2"
+
+
+def test_files_that_change_once_more_are_read_at_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = FakeChild(output(path))
+    monkeypatch.setattr(Child, "output", child)
+    source = Kubeconfig(str(path), clock=Clock())
+    source.read()
+    for _ in range(3):
+        path.write_text(path.read_text() + "\n")
+        child.outputs.append(output(path))
+        source.read(is_refused=True)
+    assert len(child.commands) == 4
 
 
 def test_a_refused_credential_without_a_plugin_is_looked_for_in_the_files(

@@ -49,22 +49,31 @@ def test_the_kubelet_s_variables_name_the_server(
 
 def test_a_whole_service_account_has_no_problem(tmp_path: Path) -> None:
     service_account(tmp_path, "", Authority(tmp_path).certificate_file.read_bytes())
-    assert in_cluster_problems(str(tmp_path)) == []
+    assert in_cluster_problems("https://10.0.0.1:443", str(tmp_path)) == []
 
 
 def test_a_service_account_s_files_are_judged(tmp_path: Path) -> None:
-    missing = in_cluster_problems(str(tmp_path))
+    missing = in_cluster_problems("https://10.0.0.1:443", str(tmp_path))
     assert [str(tmp_path / "token") in missing[0], str(tmp_path / "ca.crt") in missing[1]] == [
         True
     ] * 2
     service_account(tmp_path, "", b"no PEM", token="")
-    empty, bad = in_cluster_problems(str(tmp_path))
+    empty, bad = in_cluster_problems("https://10.0.0.1:443", str(tmp_path))
     assert f"{tmp_path / 'token'} is empty" in empty
     assert f"{tmp_path / 'ca.crt'}: holds no PEM certificate" in bad
     service_account(tmp_path, "", b"no PEM", token="s3\ncret")
-    broken, _ = in_cluster_problems(str(tmp_path))
+    broken, _ = in_cluster_problems("https://10.0.0.1:443", str(tmp_path))
     assert broken.startswith(f"the service account's token: {tmp_path / 'token'} holds no token")
     assert "s3" not in broken.replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize("server", ["https://10.0.0.1:x", "https://a b:443", "https://a:0"])
+def test_what_the_kubelet_s_variables_name_is_judged(tmp_path: Path, server: str) -> None:
+    service_account(tmp_path, "", Authority(tmp_path).certificate_file.read_bytes())
+    (problem,) = in_cluster_problems(server, str(tmp_path))
+    assert problem == (
+        f"KUBERNETES_SERVICE_HOST and _PORT: server: {server!r} has no usable host and port"
+    )
 
 
 # --- kubeconfig ---------------------------------------------------------------------

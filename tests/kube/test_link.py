@@ -316,9 +316,8 @@ async def test_d34_a_proxy_that_refuses_the_tunnel_is_named(status: bytes, cause
         proxies = EgressProxies(https=ProxyAddress("http", "127.0.0.1", port))
         async with linked(ApiServer("https://api.test", is_verified=False), proxies) as link:
             answer, _ = await link.post(TOKEN)
-    assert answer == FailedAttempt(
-        "the API server can't be reached: the egress proxy refused the tunnel", cause=cause
-    )
+    text = "the API server can't be reached: the egress proxy refused the tunnel with"
+    assert answer == FailedAttempt(f"{text} {status.decode()}", cause=cause)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,8 @@ def _kube(
             findings.problem(f"--kubeconfig: {problem}")
         return replace(settings, kubeconfig=path)
     if server is not None:
-        for problem in kubeconfig.in_cluster_problems(settings.service_account_folder):
+        folder = settings.service_account_folder
+        for problem in kubeconfig.in_cluster_problems(server, folder):
             findings.problem(f"in-cluster configuration: {problem}")
         return replace(settings, server=server)
     has_certificates = options.text("client-ca-file") and not options.text("oidc-issuer")

@@ -13,13 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pyrbacproxy.egress_proxy import proxy_at
+from pyrbacproxy.kube import tls_context
 from pyrbacproxy.kube.credential_files import digest_of, is_header_text
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
 from pyrbacproxy.regular_file import read_regular
@@ -29,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 REREAD_SECONDS = 60.0  # the reference's bound for the service account's token
 RETRY_SECONDS = 5.0  # a file that cannot be read is not read for every review
 CHILD_SECONDS = 20.0
-# A plugin whose credential the API server refuses is not run for every review.
-PLUGIN_REST_SECONDS = 10.0
+# A kubeconfig whose credential the API server refuses is not resolved for every review.
+REST_SECONDS = 10.0
 
 
 class CredentialError(Exception):
@@ -156,9 +157,13 @@ class ServiceAccount:
 
     def read(self, *, is_refused: bool = False) -> ApiServer:  # noqa: ARG002 -- read afresh anyway
         """The files' content; raises CredentialError."""
-        token, ca = _text(self._folder / "token").strip(), _text(self._folder / "ca.crt")
+        token, ca_file = _text(self._folder / "token").strip(), self._folder / "ca.crt"
         if not is_header_text(token):
             raise CredentialError(f"{self._folder / 'token'} holds no token")
+        ca = _text(ca_file)
+        # An empty one would mean the system's roots, and a half one nobody.
+        if problem := tls_context.ca_problem(ca):
+            raise CredentialError(f"{ca_file} {problem}")
         return ApiServer(url=self._url, ca=ca, authorization=f"Bearer {token}")
 
     def close(self) -> None:
@@ -181,34 +186,51 @@ class Kubeconfig:
         self._clock = clock
         self._wall_clock = wall_clock
         self._resolved: _Resolved | None = None
+        self._problem = ""  # why it could not be resolved anew
         self._rests_until = 0.0
         self._child = Child()
 
     def read(self, *, is_refused: bool = False) -> ApiServer:
         """The resolved server; raises CredentialError."""
         resolved = self._resolved
-        if resolved is None or self._has_changed(resolved) or self._is_due(resolved, is_refused):
-            if found := problems(self._path):
-                raise CredentialError("; ".join(found))
-            self._resolved = resolved = _resolved(self._path, self._child)
+        if resolved is None or self._is_outdated(resolved, is_refused):
+            if not (is_refused and self._rests()):
+                resolved = self._resolve()
+        else:
+            self._problem = ""
+        if resolved is None or self._problem:
+            raise CredentialError(self._problem)
         return resolved.server
 
     def close(self) -> None:
         """Without it, a signal soon after the start would wait for the child."""
         self._child.kill()
 
-    def _has_changed(self, resolved: "_Resolved") -> bool:
+    def _resolve(self) -> "_Resolved":
+        try:
+            self._resolved = _resolved(self._path, self._child)
+        except CredentialError as error:
+            self._problem = str(error)
+            raise
+        self._problem = ""
+        if not self._resolved.is_from_plugin:
+            self._rests_until = 0.0  # whatever changes next is not what was refused
+        return self._resolved
+
+    def _is_outdated(self, resolved: "_Resolved", is_refused: bool) -> bool:  # noqa: FBT001 -- as it came
         expires_at = resolved.server.expires_at
         if expires_at is not None and self._wall_clock() >= expires_at:
             return True
+        if is_refused and resolved.is_from_plugin:
+            return True
         return any(digest_of(Path(path)) != before for path, before in resolved.files.items())
 
-    def _is_due(self, resolved: "_Resolved", is_refused: bool) -> bool:  # noqa: FBT001 -- as it came
-        """Whether a refusal is a reason to run the plugin again."""
-        if not is_refused or not resolved.is_from_plugin or self._clock() < self._rests_until:
-            return False
-        self._rests_until = self._clock() + PLUGIN_REST_SECONDS
-        return True
+    def _rests(self) -> bool:
+        """Whether it was resolved for a refusal a moment ago, which takes a child and a plugin."""
+        if self._clock() < self._rests_until:
+            return True
+        self._rests_until = self._clock() + REST_SECONDS
+        return False
 
 
 def source_of(settings: KubeSettings) -> Source:
@@ -234,14 +256,17 @@ class Child:
 
     def output(self, command: list[str]) -> bytes:
         """What it writes; "" when it was killed. Raises OSError, subprocess.TimeoutExpired."""
-        with subprocess.Popen(  # noqa: S603 -- our own interpreter and module, and the operator's path
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # A session of its own: a plugin is ended with it, and has no terminal to ask at.
-            start_new_session=True,
-        ) as process:
+        with (
+            _lifeline() as stdin,
+            subprocess.Popen(  # noqa: S603 -- our own interpreter and module, and the operator's path
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # A session of its own: a plugin is ended with it, and has no terminal to ask at.
+                start_new_session=True,
+            ) as process,
+        ):
             self._process = process
             if self._is_killed:
                 _end_session(process)
@@ -258,6 +283,17 @@ class Child:
         self._is_killed = True
         if (process := self._process) is not None:
             _end_session(process)
+
+
+@contextlib.contextmanager
+def _lifeline() -> Iterator[int]:
+    """What a child reads of and that ends with us, even if we are killed: it goes then, too."""
+    reader, writer = os.pipe()
+    try:
+        yield reader
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def _end_session(process: "subprocess.Popen[bytes]") -> None:
@@ -280,6 +316,8 @@ def _resolved(path: str, child: Child) -> _Resolved:
     """Run the child; raises CredentialError. Its output is secret, and its stderr may be: neither
     is shown.
     """
+    if found := problems(path):
+        raise CredentialError("; ".join(found))
     # -P: a file in the working directory must not pass for one of the child's modules.
     command = [sys.executable, "-P", "-m", "pyrbacproxy.kube.resolve_kubeconfig", path]
     try:

@@ -81,10 +81,13 @@ def in_cluster_server(environ: Mapping[str, str]) -> str | None:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def in_cluster_problems(folder: str) -> list[str]:
-    """What is wrong with the service account's two files; each text names the file."""
+def in_cluster_problems(server: str, folder: str) -> list[str]:
+    """What is wrong with the URL out of the variables and the service account's two files; each
+    text names the file.
+    """
     token, ca = Path(folder, "token"), Path(folder, "ca.crt")
     return [
+        *(f"KUBERNETES_SERVICE_HOST and _PORT: {text}" for text in _server_problems(server)),
         *token_file_problems(token, "the service account's token"),
         *(file_problems(ca, "the service account's CA") or _judged(ca, tls_context.ca_problem)),
     ]
@@ -139,7 +142,7 @@ def _document_problems(document: Fields, folder: Path) -> Iterator[str]:
 
 
 def _cluster_problems(cluster: Fields, folder: Path) -> Iterator[str]:
-    yield from server_problems(cluster.get("server"))
+    yield from _server_problems(cluster.get("server"))
     yield from _way_problems(cluster)
     skips = cluster.get("insecure-skip-tls-verify")
     if not isinstance(skips, bool | None):
@@ -160,7 +163,7 @@ def _are_extensions(extensions: object) -> bool:
     )
 
 
-def server_problems(server: object) -> Iterator[str]:
+def _server_problems(server: object) -> Iterator[str]:
     """What is wrong with the API server's URL; what may be a password is not quoted."""
     if isinstance(server, str) and "@" in server:
         yield "server: credentials in the URL are not supported"

@@ -5,13 +5,17 @@
 prints one JSON object: server, CA, credential, expiry, and a digest of each file that was read, so
 that the parent knows when to ask again; or `{"problem": text}`. An exec plugin is run here, too. It
 is a process because the library is 36 MiB that the proxy would never get rid of. What is printed
-holds secrets: it goes to the parent's pipe and nowhere else.
+holds secrets: it goes to the parent's pipe and nowhere else. Its stdin is a pipe as well, at whose
+end it ends.
 """
 
 import asyncio
 import base64
 import json
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -171,5 +175,15 @@ def _content(path: str | None) -> str:
     return content.decode("latin-1")
 
 
+def end_with_parent(lifeline: int) -> None:
+    """Kill our session, a plugin included, when the other end of this pipe is closed: whoever asked
+    was killed, and nobody else would end a plugin that hangs.
+    """
+    os.read(lifeline, 1)
+    if os.getsid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=end_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
     sys.exit(main(sys.argv[1:]))
