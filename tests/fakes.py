@@ -81,6 +81,12 @@ class ManualLoop:
             timer.callback()
         self.now = until
 
+    def turn(self) -> None:
+        """Do what was asked to be done soon, but not yet what that asks for."""
+        for timer in [timer for timer in self.timers if timer.when <= self.now]:
+            self.timers.remove(timer)
+            timer.callback()
+
     def as_loop(self) -> asyncio.AbstractEventLoop:
         """Itself, for those who ask for the whole interface."""
         return cast("asyncio.AbstractEventLoop", self)

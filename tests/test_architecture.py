@@ -160,8 +160,10 @@ ALLOWED: dict[str, str] = {
     "http2.response http2.stream peer",
     "http2.patience": "dataplane.deadline dataplane.limits",
     "http2.connection": "dataplane.services dataplane.sinks "
-    "http2.budget http2.engine http2.errors http2.frames http2.limits http2.patience "
-    "http2.request_head http2.requests http2.stream http2.streams peer",
+    "http2.budget http2.engine http2.errors http2.frames http2.intake http2.limits http2.patience "
+    "http2.requests http2.streams peer",
+    "http2.intake": "http2.budget http2.engine http2.errors http2.frames http2.request_head "
+    "http2.requests http2.stream http2.streams",
     "http2.prior_knowledge": "dataplane.deadline dataplane.limits dataplane.sinks http2.frames",
     "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
     "admin.negotiation admin.version handler http1.head http1.response record refusals reviews",

@@ -13,6 +13,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.settings import SettingCodes
+from hpack.hpack import Encoder
 
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import UpstreamUser
@@ -39,6 +40,12 @@ def request(path: bytes = b"/x", *lines: tuple[bytes, bytes], method: bytes = b"
         (b":path", path),
         *lines,
     ]
+
+
+def head(number: int, path: bytes = b"/x", flags: int = 0x5, method: bytes = b"GET") -> Frame:
+    """A request's HEADERS that need no table."""
+    fields = [(name, value, True) for name, value in request(path, method=method)]
+    return Frame(HEADERS, flags, number, Encoder().encode(fields))
 
 
 class Client:
@@ -141,6 +148,7 @@ class Talk:
         return self
 
     def listen(self) -> None:
+        self.loop.turn()
         heard, self.transport.sent = self.transport.sent, b""
         if heard:
             self.client.hear(heard)

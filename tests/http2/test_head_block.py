@@ -32,6 +32,25 @@ def test_what_the_library_encodes_is_read_again_and_again(*, huffman: bool) -> N
             assert made.decode(block) == [*FIELDS, (b"x-secret", b"1")]
 
 
+def test_a_block_that_comes_again_is_the_same_list_while_the_table_is_the_same() -> None:
+    made = decoder()
+    assert made.decode(b"\x40\x01a\x011") == [(b"a", b"1")]
+    known = made.decode(b"\xbe")
+    assert known == [(b"a", b"1")]
+    assert made.decode(b"\xbe") is known
+    assert made.decode(b"\x40\x01a\x012") == [(b"a", b"2")]
+    assert made.decode(b"\xbe") == [(b"a", b"2")]
+    assert made.decode(b"\x20\x82") == [(b":method", b"GET")]
+    with pytest.raises(ConnectionFaultError):
+        made.decode(b"\xbe")
+
+
+def test_what_is_remembered_of_a_block_is_bounded() -> None:
+    made = decoder()
+    block = b"\x00\x01a\x7f\x81\x1f" + b"v" * 4096
+    assert made.decode(block) is not made.decode(block)
+
+
 def test_a_literal_that_is_not_kept_may_have_an_indexed_name() -> None:
     assert decoder().decode(b"\x04\x02/x") == [(b":path", b"/x")]
 

@@ -1,6 +1,8 @@
 import pytest
 from h2.connection import H2Connection
 from h2.settings import Settings
+from hpack.hpack import Decoder
+from hpack.struct import NeverIndexedHeaderTuple
 
 from pyrbacproxy.http2.library import connection
 from tests.http2.talk import request
@@ -30,6 +32,23 @@ def test_a_secret_stays_out_of_the_table() -> None:
     secret = head((b"authorization", b"Bearer made-up"))
     # RFC 7541 §6.2.3: never indexed, name 23.
     assert b"\x1f\x08\x0eBearer made-up" in secret
+
+
+def test_the_same_head_again_is_the_same_whatever_became_of_the_table() -> None:
+    """The last block is remembered only while it means the same."""
+    encoder, decoder = made().encoder, Decoder()
+    decoder.max_allowed_table_size = 4096
+    first, second = [(b":status", b"200"), (b"x-a", b"1")], [(b"x-b", b"2" * 3000)]
+    large = [(b"x-c", b"3" * 5000)]
+    for fields in (first, first, first, second, first, first, large, large, first, first):
+        assert decoder.decode(encoder.encode(fields), raw=True) == fields
+    for size in (64, 4096, 0):
+        encoder.header_table_size = size
+        decoder.max_allowed_table_size = 4096
+        for fields in (first, first, second, second, first):
+            assert decoder.decode(encoder.encode(fields), raw=True) == fields
+    secret = [NeverIndexedHeaderTuple(b"x-d", b"4" * 5000)]
+    assert encoder.encode(secret) == encoder.encode(secret)
 
 
 @pytest.mark.parametrize("is_client", [True, False])

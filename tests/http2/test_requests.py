@@ -2,13 +2,13 @@ import pytest
 
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.requests import Requests
+from pyrbacproxy.peer import Peer
 from tests.dataplane.dialogue import UNAUTHORIZED
 from tests.http2.talk import Talk
 
 
 def test_a_request_is_put_to_the_decisions() -> None:
     talk = Talk()
-    assert isinstance(talk.connection._requests, Requests)
     first, second = talk.ask(b"/x?a=1"), talk.ask(b"/deny")
     assert talk.upstream().take() == b"GET /x?a=1 HTTP/1.1\r\nHost: h\r\n\r\n"
     assert talk.client.statuses == {second: [401]}
@@ -18,6 +18,30 @@ def test_a_request_is_put_to_the_decisions() -> None:
     assert talk.client.bodies[first] == b"ok"
     assert talk.client.ended == {first, second}
     assert talk.records == [(401, ""), (200, "")]
+
+
+@pytest.mark.parametrize("path", [b"/x", b"/" + b"x" * 10_000])
+def test_a_head_that_comes_again_means_the_same(path: bytes) -> None:
+    """The same fields may be whole or not; the last ones are remembered if they are."""
+    talk = Talk()
+    for _ in range(3):
+        talk.ask(path)
+        assert b"chunked" not in talk.upstream().take()
+        number = talk.ask(path, body=b"abc")
+        talk.client.h2.end_stream(number)
+        talk.exchange()
+        assert b"chunked" in talk.upstream().take()
+        talk.ask(b"/y")
+        assert talk.upstream().take().startswith(b"GET /y ")
+
+
+def test_a_stream_begins_as_it_was_opened() -> None:
+    talk = Talk()
+    requests = Requests(
+        talk.world.services, lambda: Peer("192.0.2.1"), window=10, loop=talk.loop.as_loop()
+    )
+    stream = requests.stream(talk.connection._streams, 7, is_whole=True)
+    assert (stream.number, stream.has_whole_request) == (7, True)
 
 
 def test_what_was_decided_before_is_used_again() -> None:

@@ -6,10 +6,11 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.http1.errors import LocalProtocolError
 from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http2.errors import Code
+from pyrbacproxy.http2.frames import DATA, END_STREAM, HEADERS, cut
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.http2.stream import Http2Stream
 from tests.dataplane.dialogue import ConnectorTape, received
-from tests.http2.talk import STREAM, Talk
+from tests.http2.talk import OK, STREAM, Talk
 
 SMALL = Http2Limits(100, 16_384, 65_535, 26_214_400)
 
@@ -153,6 +154,35 @@ def test_a_client_that_opens_no_window_is_given_up() -> None:
     assert talk.records == [(200, "client stopped reading")]
     talk.answer(1)
     assert talk.client.ended == {other}
+
+
+def test_so_is_one_that_took_all_and_opens_none_for_what_follows() -> None:
+    talk = Talk(Limits(write_stall_seconds=60), window=10)
+    talk.client.takes = False
+    number = talk.ask()
+    talk.answer(-1, STREAM, bytes(20), ends=False)
+    talk.client.h2.increment_flow_control_window(10, number)
+    talk.exchange()
+    talk.loop.advance(100)
+    talk.user().response_side.body(bytes(10))
+    talk.user().response_side.flush()
+    talk.loop.advance(61)
+    talk.listen()
+    assert talk.client.resets == {number: Code.CANCEL}
+
+
+def test_a_body_s_last_piece_ends_it() -> None:
+    """An empty frame behind it would cost as much as all the others."""
+    talk = Talk()
+    talk.ask()
+    talk.user().response(received(OK))
+    talk.user().response_side.body(b"o")
+    talk.user().response_side.body(b"k")
+    talk.user().response_ended()
+    talk.loop.turn()
+    frames = list(cut(bytearray(talk.transport.sent), 100))
+    assert [(raw[3], raw[4]) for raw in frames] == [(HEADERS, 0x4), (DATA, END_STREAM)]
+    assert frames[-1].endswith(b"ok")
 
 
 def test_so_is_one_whose_answer_is_complete() -> None:

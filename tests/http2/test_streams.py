@@ -4,9 +4,9 @@ from pyrbacproxy.dataplane.sinks import UpstreamUser
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import Frame
 from pyrbacproxy.http2.streams import OpenStreams
-from tests.dataplane.dialogue import UpstreamTape
+from tests.dataplane.dialogue import UpstreamTape, received
 from tests.dataplane.test_downstream import Users
-from tests.http2.talk import STREAM, Talk, request
+from tests.http2.talk import OK, STREAM, Talk, request
 
 
 def test_streams_take_turns_when_the_connection_s_window_opens() -> None:
@@ -57,13 +57,14 @@ def test_what_was_gathered_is_written_when_it_is_much() -> None:
     talk = Talk().exchange()
     number = talk.ask()
     streams = talk.connection._streams
-    streams.is_busy = True
     streams.send_head(number, [(b":status", b"200"), (b"a", b"x" * 60_000)], ends=False)
     assert not streams.is_overfull
+    streams.flush()
     assert talk.transport.sent == b""
     streams.send_head(number, [(b"b", b"x" * 10_000)], ends=True)
-    assert not streams.is_overfull
+    streams.flush()
     assert len(talk.transport.sent) > 70_000
+    assert not streams.is_overfull
     talk.connection.pause_writing()
     assert streams.is_overfull
 
@@ -99,17 +100,25 @@ def test_the_end_of_all_is_none_s_chance() -> None:
     assert len(talk.connector.upstreams) == 1
 
 
-def test_what_one_read_asks_for_is_answered_in_one_write() -> None:
+def test_what_one_turn_brings_goes_out_in_one_write() -> None:
+    """Refusals of what one read asks for, and the answers of whichever upstreams have answered."""
     talk = Talk()
-    talk.exchange()
+    numbers = [talk.ask() for _ in range(5)]
     written: list[bytes] = []
     talk.transport.write = lambda *pieces: written.append(b"".join(pieces))  # type: ignore[method-assign] # to look
+    for user in talk.connector.users:
+        user.response(received(OK))
+        user.response_side.body(b"ok")
+        user.response_ended()
     for _ in range(5):
-        number = talk.client.h2.get_next_available_stream_id()
-        talk.client.h2.send_headers(number, request(b"/deny"), end_stream=True)
+        numbers.append(talk.client.h2.get_next_available_stream_id())
+        talk.client.h2.send_headers(numbers[-1], request(b"/deny"), end_stream=True)
     talk.connection.data_received(talk.client.h2.data_to_send())
+    assert written == []
+    talk.loop.turn()
     assert len(written) == 1
-    assert talk.records == [(401, "")] * 5
+    talk.client.hear(written[0])
+    assert talk.client.ended == set(numbers)
 
 
 def test_the_end_of_all_is_told_to_each() -> None:

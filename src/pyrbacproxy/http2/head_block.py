@@ -25,6 +25,8 @@ _MOST_FIELDS = 506
 _BOMB_FACTOR = 4
 # RFC 7541 §4.2: at most two updates make sense.
 _MOST_TABLE_UPDATES = 2
+# What is remembered is held for as long as the connection lives.
+_LONGEST_KNOWN = 4096
 # 2**28 is far above all that is allowed here.
 _MOST_INTEGER_BYTES = 4
 
@@ -32,23 +34,43 @@ _MOST_INTEGER_BYTES = 4
 class HeadBlockDecoder:
     """The header blocks of one peer, in their order."""
 
-    __slots__ = ("_max_list", "_most_fields", "_table")
+    __slots__ = (
+        "_has_table_changed",
+        "_known_block",
+        "_known_fields",
+        "_max_list",
+        "_most_fields",
+        "_table",
+    )
 
     def __init__(self, *, max_list_bytes: int, most_fields: int = _MOST_FIELDS) -> None:
         self._max_list = max_list_bytes
         self._most_fields = most_fields
         self._table = HeaderTable()
+        self._has_table_changed = False
+        # The last block, if it left the table as it was: a client mostly asks the same again.
+        self._known_block = b""
+        self._known_fields: Fields = []
 
     def decode(self, block: bytes) -> Fields | None:
-        """The fields in order; None if there are too many, or too long ones (431).
+        """The fields in order, in the same list as before if a block comes again; None if there are
+        too many, or too long ones (431).
 
         Raises ConnectionFaultError: the table is no longer what the client thinks that it is.
         """
+        if block == self._known_block:
+            return self._known_fields
+        self._has_table_changed = False
         try:
-            return self._decode(block)
+            fields = self._decode(block)
         except (HPACKError, IndexError) as error:
             message = "a header block that cannot be read"
             raise ConnectionFaultError(Code.COMPRESSION_ERROR, message) from error
+        if fields is None or self._has_table_changed or len(block) > _LONGEST_KNOWN:
+            self._known_block, self._known_fields = b"", []
+        else:
+            self._known_block, self._known_fields = block, fields
+        return fields
 
     def _decode(self, block: bytes) -> Fields | None:
         fields: Fields = []
@@ -74,6 +96,7 @@ class HeadBlockDecoder:
         if size > TABLE_BYTES:
             raise HPACKError("a table larger than ours")
         self._table.maxsize = size
+        self._has_table_changed = True
         return position
 
     def _field(self, block: bytes, position: int) -> tuple[tuple[bytes, bytes], int]:
@@ -90,6 +113,7 @@ class HeadBlockDecoder:
         value, position = _string(block, position)
         if is_kept:
             self._table.add(name, value)
+            self._has_table_changed = True
         return (name, value), position
 
 

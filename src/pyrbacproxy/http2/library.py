@@ -1,8 +1,12 @@
 """The `h2` library as either end of a connection: it judges no heads, and keeps little.
 
-Its encoder takes the square of a value's length for Huffman code, a minute for 400 KB, and keeps as
-much as the peer allows; of 65,536 streams it would remember how they ended.
+Its encoder takes the square of a value's length for Huffman code, a minute for 400 KB, keeps as
+much as the peer allows, and works as long for the same head again; of 65,536 streams it would
+remember how they ended.
 """
+
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -10,6 +14,8 @@ from h2.settings import Settings
 from hpack.hpack import Encoder
 
 from pyrbacproxy.http2.head_block import TABLE_BYTES
+
+Field: TypeAlias = tuple[bytes, bytes]
 
 
 def connection(settings: Settings, *, is_client: bool) -> H2Connection:
@@ -34,7 +40,13 @@ class _Connection(H2Connection):
 
 
 class _Encoder(Encoder):
-    """Never keeps more than 4096 bytes, and uses no Huffman code."""
+    """Never keeps more than 4096 bytes, uses no Huffman code, and remembers the last block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # It left the table as it was: one head mostly follows another that is the same.
+        self._known_fields: list[Field] = []
+        self._known_block = b""
 
     @property
     def header_table_size(self) -> int:
@@ -47,5 +59,17 @@ class _Encoder(Encoder):
         if self.header_table.resized:
             self.table_size_changes.append(size)
 
-    def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:  # noqa: ARG002, FBT001, FBT002 - the library's signature
-        return super().add(to_add, sensitive)
+    def encode(  # type: ignore[override] # of the forms of a header h2 uses one
+        self,
+        headers: Iterable[Field],
+        huffman: bool = False,  # noqa: ARG002, FBT001, FBT002 - the library's signature
+    ) -> bytes:
+        fields = list(headers)
+        table = self.header_table
+        if fields == self._known_fields and not table.resized:
+            return self._known_block
+        before = table.resized, [*table.dynamic_entries]
+        block = super().encode(fields, huffman=False)
+        is_known = before == (False, [*table.dynamic_entries]) and len(block) <= TABLE_BYTES
+        self._known_fields, self._known_block = (fields, block) if is_known else ([], b"")
+        return block

@@ -26,7 +26,7 @@ class Waits(Enum):
 class Patience:
     """Calls `due` when the time for what is waited for is over. `waits` tells what that is."""
 
-    __slots__ = ("_deadline", "_seconds", "waits")
+    __slots__ = ("_after", "_deadline", "_seconds", "waits")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, limits: Limits, due: Callable[[], None]
@@ -40,12 +40,13 @@ class Patience:
         }
         self._deadline = Deadline(loop, due)
         self.waits = Waits.NOTHING
+        self._after = 0
 
-    def wait(self, waits: Waits) -> None:
-        """Wait for this from now on, if it is not waited for already."""
-        if waits is self.waits:
+    def wait(self, waits: Waits, *, after: int = 0) -> None:
+        """Wait for this from now on, unless it is waited for since this last stream already."""
+        if waits is self.waits and after == self._after:
             return
-        self.waits = waits
+        self.waits, self._after = waits, after
         if waits is Waits.NOTHING:
             self._deadline.clear()
         else:

@@ -210,43 +210,38 @@ class Http2Stream:
             self._sent_all()
 
     def send_body(self, data: Piece) -> None:
-        """Some of the body."""
+        """Some of the body; it is sent with the next `flush`."""
         if self.is_open:
             self._outbox.put(data)
-            while self.send_one():
-                pass
-            self.watch()
 
     def send_end(self, trailers: Fields) -> None:
-        """The end of the body, with trailers if there are any."""
-        if self.is_open:
-            self._ending = trailers
-            if not self._outbox.size:
-                self._send_ending(trailers)
+        """The end of the body, with trailers if there are any; sent with the next `flush`."""
+        self._ending = trailers
 
     def flush(self) -> None:
         """That was all for now."""
+        while self.send_one():
+            pass
+        self.watch()
         self._streams.flush()
 
     # What waits
 
     def send_one(self) -> bool:
         """Send one frame of what waits; false if nothing may go."""
-        outbox = self._outbox
+        outbox, ending = self._outbox, self._ending
         if not outbox.size:
-            return False
+            return self._send_ending(ending)
         room = self._streams.room(self.number)
         if room <= 0:
             return False
         piece = outbox.take(room)
-        is_last = not outbox.size and self._ending == []
+        is_last = not outbox.size and ending == []
         self._streams.send_data(self.number, piece, ends=is_last)
         if self._stall is not None:
             self._stall.set(self._services.limits.write_stall_seconds)
         if is_last:
             self._sent_all()
-        elif self._ending and not outbox.size:
-            self._send_ending(self._ending)
         return True
 
     def watch(self) -> None:
@@ -259,8 +254,7 @@ class Http2Stream:
             else:
                 exchange.client_resumed()
         if not waiting:
-            if self._stall is not None:
-                self._stall.clear()
+            self._end_stall()
         elif self._stall is None:
             self._stall = Deadline(self._loop, self._stalled)
             self._stall.set(self._services.limits.write_stall_seconds)
@@ -269,12 +263,16 @@ class Http2Stream:
     def _mark(self) -> int:
         return _LOW_BYTES if self._is_paused else _HIGH_BYTES
 
-    def _send_ending(self, trailers: Fields) -> None:
-        if trailers:
-            self._streams.send_head(self.number, trailers, ends=True)
+    def _send_ending(self, ending: Fields | None) -> bool:
+        """Send the end that nothing waits before, if it is known; whether it was."""
+        if ending is None or not self.is_open:
+            return False
+        if ending:
+            self._streams.send_head(self.number, ending, ends=True)
         else:
             self._streams.send_data(self.number, b"", ends=True)
         self._sent_all()
+        return True
 
     def _sent_all(self) -> None:
         self.close()
@@ -284,8 +282,12 @@ class Http2Stream:
         """Send nothing any more, nor what waits."""
         self.is_open = False
         self._outbox.clear()
+        self._end_stall()
+
+    def _end_stall(self) -> None:
         if self._stall is not None:
             self._stall.cancel()
+            self._stall = None
 
     def _credit(self) -> None:
         """Open the window by what was taken, in large steps."""

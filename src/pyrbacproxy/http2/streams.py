@@ -1,5 +1,6 @@
 """The open streams of one HTTP/2 connection, and all that is written to it, each in its turn."""
 
+import asyncio
 from collections.abc import Callable
 
 from pyrbacproxy.dataplane.sinks import ByteSink, Piece
@@ -15,22 +16,38 @@ _MOST_GATHERED_BYTES = 65_536
 class OpenStreams:
     """A `stream.Streams`.
 
-    `is_busy`: whoever set it flushes when it is done, so that one read makes one write.
-    `is_write_paused`: the connection's write buffer is over its mark. `left` is called when a
-    stream is over while nobody is busy.
+    `turned` is called once at the end of each turn of the loop in which anything was sent or is
+    over: to `write`, all in one go. `is_write_paused`: the connection's write buffer is over its
+    mark.
     """
 
-    __slots__ = ("_budget", "_by_number", "_engine", "_left", "_sink", "is_busy", "is_write_paused")
+    __slots__ = (
+        "_budget",
+        "_by_number",
+        "_engine",
+        "_has_turned",
+        "_loop",
+        "_sink",
+        "_turned",
+        "is_write_paused",
+    )
 
     def __init__(
-        self, engine: Engine, sink: ByteSink, budget: Budget, left: Callable[[], None]
+        self,
+        engine: Engine,
+        sink: ByteSink,
+        budget: Budget,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        turned: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._sink = sink
         self._budget = budget
-        self._left = left
+        self._loop = loop
+        self._turned = turned
+        self._has_turned = True
         self._by_number: dict[int, Http2Stream] = {}
-        self.is_busy = False
         self.is_write_paused = False
 
     def __len__(self) -> int:
@@ -94,9 +111,11 @@ class OpenStreams:
         self._over(stream)
 
     def flush(self) -> None:
-        """Send what was gathered, unless more is to come at once."""
-        if not self.is_busy:
-            self.write()
+        """Send what was gathered when the turn ends, or now if it is much."""
+        if self._has_turned:
+            self._has_turned = False
+            self._loop.call_soon(self._turn)
+        self._write_much()
 
     # All together
 
@@ -112,8 +131,7 @@ class OpenStreams:
 
         Bodies wait for windows, but nothing else that is written does: heads, acknowledgements.
         """
-        if self._engine.gathered > _MOST_GATHERED_BYTES:
-            self.write()
+        self._write_much()
         return self.is_write_paused
 
     def pump(self) -> None:
@@ -128,6 +146,13 @@ class OpenStreams:
 
     def _over(self, stream: int) -> None:
         self._by_number.pop(stream, None)
-        if not self.is_busy:
+        self.flush()
+
+    def _turn(self) -> None:
+        self._has_turned = True
+        self._turned()
+
+    def _write_much(self) -> None:
+        """So that the connection's buffer tells in time that it is full."""
+        if self._engine.gathered > _MOST_GATHERED_BYTES:
             self.write()
-            self._left()
