@@ -79,6 +79,9 @@ class Read:
         ("!!null ~", ""),
         ("!!bool y", "true"),
         ("v1", "v1"),
+        ("=", "="),
+        ("<<", "<<"),
+        ('"\\ud7ff\\U0010ffff"', "\ud7ff\U0010ffff"),
     ],
 )
 def test_scalars_become_the_text_that_go_makes_of_them(written: str, meant: str) -> None:
@@ -253,6 +256,23 @@ def test_only_the_first_document_counts() -> None:
     assert read.findings.warnings == ["f: only the first YAML document is read"]
 
 
+@pytest.mark.parametrize("rest", ["b: [", "---\nb: [", "---\n" + "[" * 5000])
+def test_what_follows_the_first_document_need_not_be_yaml(rest: str) -> None:
+    read = Read(f"a: 1\n...\n{rest}\n")
+    assert read.tree.text(read.entry()) == "1"
+    assert read.findings.warnings == ["f: only the first YAML document is read"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{\n\t"a":\t"b"\t,\n\t"c": 1\n}\n', "a:\tb", "a: b\t", "a: b\t# c", "a\t: b", "a:\t\n  b\n"],
+)
+def test_a_tab_is_a_blank_where_go_takes_it_for_one(text: str) -> None:
+    read = Read(text)
+    assert read.tree.text(read.entry()) == "b"
+    assert read.problems == []
+
+
 def test_a_root_that_is_no_mapping_is_a_problem() -> None:
     read = Read("[a]")
     assert read.entry() is None
@@ -265,8 +285,11 @@ def test_an_empty_text_has_no_root() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"a: [", b"a: b: c", b"\xff\xfe\xff", b"a: \x00", b"\ta: 1", b"a: *b", b"[" * 5000],
-    ids=["open", "colons", "not text", "nul", "tab", "alias", "deep"],
+    [
+        *(b"a: [", b"a: b: c", b"\xff\xfe\xff", b"a: \x00", b"a: *b", b"[" * 5000),
+        *(b"\ta: 1", b"a:\n-\tb: 1", b"a: 1\n\t# b", b"a:\n\tb: 1"),
+        *(b'a: "\\ud800"', b'"\\udfff": 1', b'a: "\\U00110000"', b'a: "\\Uffffffff"'),
+    ],
 )
 def test_what_is_no_yaml_is_said_on_one_line(text: bytes) -> None:
     with pytest.raises(NotYamlError) as caught:

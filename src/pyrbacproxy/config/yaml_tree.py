@@ -11,7 +11,16 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from yaml import MappingNode, Node, SafeLoader, ScalarNode, SequenceNode, YAMLError
+from yaml import (
+    MappingNode,
+    Node,
+    SafeLoader,
+    ScalarNode,
+    ScalarToken,
+    SequenceNode,
+    YAMLError,
+)
+from yaml.scanner import ScannerError
 
 from pyrbacproxy.config.findings import Findings
 
@@ -19,6 +28,8 @@ _TAG = "tag:yaml.org,2002:"
 # Go's YAML 1.1 reads these as booleans, PyYAML does not.
 _SHORT_BOOLS = {"y": True, "Y": True, "n": False, "N": False}
 _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+# PyYAML gives `=` and `<<` tags of their own, also where they are values.
+_TEXT_TAGS = frozenset(f"{_TAG}{name}" for name in ("str", "timestamp", "value", "merge"))
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _INT = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -35,6 +46,27 @@ class _Loader(SafeLoader):
 _Loader.add_implicit_resolver(
     f"{_TAG}float", re.compile(rf"({_INT.pattern}|{_FLOAT.pattern})\Z"), list("-+.0123456789")
 )
+
+
+class _Loader(SafeLoader):
+    """PyYAML's loader with what Go's reads and PyYAML does not, and without what Go refuses."""
+
+    def scan_to_next_token(self) -> None:
+        """A tab is a blank where no key of a block can begin: JSON may be indented with them."""
+        super().scan_to_next_token()
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            super().scan_to_next_token()
+
+    def scan_flow_scalar(self, style: str) -> ScalarToken:
+        """An escape stands for a character: no half of a surrogate pair, nothing past U+10FFFF."""
+        mark = self.get_mark()
+        try:
+            token: ScalarToken = super().scan_flow_scalar(style)
+            token.value.encode()
+        except (ValueError, OverflowError) as error:
+            raise ScannerError(None, None, "an escape that is no character", mark) from error
+        return token
 
 
 class NotYamlError(Exception):
@@ -79,12 +111,12 @@ class Tree:
         try:
             loader = _Loader(self._content)
             node = loader.get_node() if loader.check_node() else None
-            if node is not None and loader.check_node():
-                self._findings.warn(f"{self._file}: only the first YAML document is read")
         except (YAMLError, UnicodeError, RecursionError) as error:
             # PyYAML's name for what it was given; the caller names the file.
             words = str(error).replace('in "<byte string>", ', "at ").split()
             raise NotYamlError(" ".join(words)) from error
+        if node is not None and _goes_on(loader):
+            self._findings.warn(f"{self._file}: only the first YAML document is read")
         return None if node is None else Entry(node, "")
 
     def problem(self, entry: Entry, text: str) -> None:
@@ -193,6 +225,14 @@ class Tree:
         return f"{where}: {entry.key}: {text}" if entry.key else f"{where}: {text}"
 
 
+def _goes_on(loader: SafeLoader) -> bool:
+    """Whether anything follows the document; it need not be YAML, for nobody reads it."""
+    try:
+        return bool(loader.check_node())
+    except (YAMLError, UnicodeError, RecursionError):
+        return True
+
+
 def _merge(node: MappingNode) -> None:
     """Put what `<<` names before the mapping's own keys. Raises TypeError, or RecursionError when
     it leads in a circle.
@@ -247,7 +287,7 @@ def _scalar_text(node: ScalarNode) -> str:
     truth = _truth(node)
     if truth is not None:
         return "true" if truth else "false"
-    if node.tag in (f"{_TAG}str", f"{_TAG}timestamp"):
+    if node.tag in _TEXT_TAGS:
         return text
     if node.tag not in (f"{_TAG}int", f"{_TAG}float"):
         raise ValueError(node.tag)
