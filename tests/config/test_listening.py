@@ -120,7 +120,7 @@ def test_endpoint_flags_without_effect_are_told() -> None:
         ("10.0.0.1", "", True),
         ("10.0.0.1", "127.0.0.1", False),
         ("0.0.0.0", "127.0.0.1", True),
-        ("0.0.0.0", "::1", False),
+        ("0.0.0.0", "::1", True),
     ],
 )
 def test_the_two_ports_are_two(secure: str, host: str, *, is_taken: bool) -> None:

@@ -93,7 +93,7 @@ async def settled(condition: Callable[[], bool]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("host", ["", "::"])
+@pytest.mark.parametrize("host", ["", "::", "0.0.0.0"])
 async def test_every_address_is_one_socket_for_both_families(host: str) -> None:
     sockets = bind(host, 0)
     assert len(sockets) == 1
@@ -134,7 +134,16 @@ def test_an_address_that_is_not_ours_is_named(host: str) -> None:
         bind(host, 1234)
 
 
-def test_a_host_without_ipv6_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ipv4_address_may_be_written_as_ipv6() -> None:
+    sockets = bind("::ffff:127.0.0.1", 0)
+    listener = serving(sockets)
+    async with visitor("127.0.0.1", port_of(sockets)) as reader:
+        assert await is_greeted(reader)
+    listener.abort()
+
+
+@pytest.mark.parametrize("host", ["", "::", "0.0.0.0"])
+def test_a_host_without_ipv6_listens_on_ipv4(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[int] = []
     real = listener_module._listen
 
@@ -145,7 +154,7 @@ def test_a_host_without_ipv6_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch) ->
         return real(family, address)
 
     monkeypatch.setattr(listener_module, "_listen", listen)
-    [only] = bind("", 0)
+    [only] = bind(host, 0)
     with only:
         assert only.family == socket.AF_INET
     assert bound == [socket.AF_INET6, socket.AF_INET]

@@ -255,8 +255,8 @@ async def test_dual_stack_waits_for_whoever_holds_one_family(
     assert node.holders() == [new.pid]
 
 
-async def test_ipv4_alone_takes_nothing_else(make_node: MakeNode) -> None:
-    node = make_node("0.0.0.0")
+async def test_one_address_alone_takes_nothing_else(make_node: MakeNode) -> None:
+    node = make_node("127.0.0.1")
     old = await node.start_old()
     new = node.start_new("--wait-for-port")
     await node.says(new, "waiting: port")

@@ -199,7 +199,7 @@ def serves(proxy: Proxy, host: str, port: int) -> bool:
     [
         pytest.param("", ["127.0.0.1", "::1"], id="no-host"),
         pytest.param("[::]", ["127.0.0.1", "::1"], id="v6-any"),
-        pytest.param("0.0.0.0", ["127.0.0.1"], id="v4-any"),
+        pytest.param("0.0.0.0", ["127.0.0.1", "::1"], id="v4-any"),
         pytest.param("[::1]", ["::1"], id="v6-loopback"),
         pytest.param("127.0.0.1", ["127.0.0.1"], id="v4-loopback"),
     ],

@@ -1,5 +1,6 @@
 """`host:port` as Go's `net.Listen` reads it → `Address`."""
 
+import re
 import socket
 
 from pyrbacproxy.config.settings import Address
@@ -54,11 +55,11 @@ def _split(text: str) -> tuple[str, str]:
 def _port(text: str) -> int:
     if not text:
         return 0
-    if not text.isascii() or not text.isdecimal():
-        try:
-            return socket.getservbyname(text, "tcp")
-        except (OSError, ValueError):
-            raise ValueError(f"unknown port {quoted(text)}") from None
-    if len(text) > len(str(_LARGEST_PORT)) or int(text) > _LARGEST_PORT:
+    if re.fullmatch(r"\+?0*[0-9]{1,5}", text, re.ASCII) and int(text) <= _LARGEST_PORT:
+        return int(text)
+    if re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII):
         raise ValueError(f"invalid port {quoted(text)}")
-    return int(text)
+    try:
+        return socket.getservbyname(text.lower(), "tcp")
+    except (OSError, ValueError):
+        raise ValueError(f"unknown port {quoted(text)}") from None

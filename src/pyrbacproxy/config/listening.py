@@ -12,8 +12,7 @@ from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.names import CipherList, cipher_list, minimum_version
 
 _LARGEST_PORT = 65_535
-_EVERYWHERE = frozenset(("", "::"))
-_EVERY_IPV4 = "0.0.0.0"  # noqa: S104 - compared, not bound
+_EVERYWHERE = frozenset(("", "::", "0.0.0.0"))  # noqa: S104 - compared, not bound
 _TLS13 = 0x0304
 _USUAL_RELOAD_SECONDS = 60.0
 
@@ -82,9 +81,7 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
 
 def _overlap(*hosts: str) -> bool:
     """Whether two hosts have an address in common; what a name stands for is not looked up."""
-    if hosts[0] == hosts[1] or not _EVERYWHERE.isdisjoint(hosts):
-        return True
-    return _EVERY_IPV4 in hosts and not any(":" in host for host in hosts)
+    return hosts[0] == hosts[1] or not _EVERYWHERE.isdisjoint(hosts)
 
 
 def tls(options: Options, findings: Findings) -> TlsSettings:

@@ -10,7 +10,9 @@ _PORTS = {"http": 80, "https": 443}
 _LARGEST_PORT = 65_535
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"//([^/]*)(.*)", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# RFC 3986 section 3.2.1; the first @ of several is one that nobody escaped.
+_USER = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 # What may stand in a name; Go lets no more pass, and percent escapes nobody means.
 _HOST = re.compile(r"[^\x00-\x20\x7f#/?@\\^`{|}%\"<>\[\]]*")
@@ -25,7 +27,7 @@ def parse(text: str) -> UpstreamSettings:
     scheme "": every forwarded request answers 502 (reference 1.2).
     """
     if _CONTROL.search(text):
-        raise ValueError("a blank or control character in the URL")
+        raise ValueError("a control character in the URL")
     before_fragment = text.partition("#")[0]
     rest, _, query = before_fragment.partition("?")
     scheme, rest = _scheme(rest)
@@ -36,8 +38,12 @@ def parse(text: str) -> UpstreamSettings:
     if not scheme and not found and ":" in path.partition("/")[0]:
         raise ValueError("the first path segment must not hold a colon; is http:// missing?")
     host, port = _host_and_port(authority)
+    if " " in query:
+        raise ValueError("a blank in the query")
     if _BAD_ESCAPE.search(path):
         raise ValueError("a bad percent escape in the path")
+    if not host and port is not None and scheme == "http":
+        host = "localhost"  # ":8080" is this machine to Go, too
     if scheme not in _PORTS or not host:
         return UpstreamSettings()
     return UpstreamSettings(
@@ -60,7 +66,9 @@ def _scheme(text: str) -> tuple[str, str]:
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:
     """Host without brackets, and the port if any; user and password are dropped, as in Go."""
-    host = authority.rpartition("@")[2]
+    user, _, host = authority.rpartition("@")
+    if not _USER.fullmatch(user):
+        raise ValueError("user and password hold what must be escaped")
     if host.startswith("["):
         address, bracket, rest = host[1:].partition("]")
         if not bracket:
@@ -91,8 +99,6 @@ def _ipv6(text: str) -> str:
 def _port(text: str) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LARGEST_PORT)):
-        raise ValueError("invalid port after host")
-    if not 0 < int(text) <= _LARGEST_PORT:
+    if not re.fullmatch(r"0*[0-9]{1,5}", text, re.ASCII) or not 0 < int(text) <= _LARGEST_PORT:
         raise ValueError("invalid port after host")
     return int(text)

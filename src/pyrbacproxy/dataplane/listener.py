@@ -20,6 +20,8 @@ _BATCH = 64
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _PAUSE_SECONDS = 1.0
 _V2 = 20 - 2
+# Go takes the IPv4 one for both families, too: manifests say 0.0.0.0 on IPv6 nodes.
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what was asked for
 # No connection was closed for so long: time to look what those that were have left.
 _QUIET_SECONDS = 0.2
 
@@ -27,12 +29,12 @@ _QUIET_SECONDS = 0.2
 def bind(host: str, port: int) -> list[socket.socket]:
     """Listening sockets for an address.
 
-    `host` "" means every address of both families on one port (FR65), as does "::"; a name binds
-    its first IPv4 address, else its first one, as Go does. The port is never shared with another
-    process (FR64). Raises OSError whose text names address and port.
+    `host` "" means every address of both families on one port (FR65), as do "::" and "0.0.0.0"; a
+    name binds its first IPv4 address, else its first one, as Go does. The port is never shared with
+    another process (FR64). Raises OSError whose text names address and port.
     """
     try:
-        if not host:
+        if host in _EVERYWHERE:
             return [_bind_everywhere(port)]
         # As bytes: text would load the tables of international names, and Go looks up what it gets.
         name = host.encode()
@@ -63,8 +65,8 @@ def _listen(family: int, address: tuple[object, ...]) -> socket.socket:
         # Without it a restart would wait for the last connections' TIME_WAIT to pass.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            is_everywhere = address[0] == "::"
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_everywhere else 1)
+            # For every address, and for an IPv4 one that is written as IPv6.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind(address)
         listening.listen(_BACKLOG)
     except BaseException:
