@@ -40,15 +40,6 @@ _LEAST_PLAIN, _MOST_PLAIN = -4, 5
 
 
 class _Loader(SafeLoader):
-    """Knows the numbers too that Go's YAML 1.1 knows and PyYAML's doesn't: `1e3`, `0o17`, `08`."""
-
-
-_Loader.add_implicit_resolver(
-    f"{_TAG}float", re.compile(rf"({_INT.pattern}|{_FLOAT.pattern})\Z"), list("-+.0123456789")
-)
-
-
-class _Loader(SafeLoader):
     """PyYAML's loader with what Go's reads and PyYAML does not, and without what Go refuses."""
 
     def scan_to_next_token(self) -> None:
@@ -67,6 +58,12 @@ class _Loader(SafeLoader):
         except (ValueError, OverflowError) as error:
             raise ScannerError(None, None, "an escape that is no character", mark) from error
         return token
+
+
+# Numbers that Go's YAML 1.1 knows and PyYAML's doesn't: `1e3`, `0o17`, `08`.
+_Loader.add_implicit_resolver(
+    f"{_TAG}float", re.compile(rf"({_INT.pattern}|{_FLOAT.pattern})\Z"), list("-+.0123456789")
+)
 
 
 class NotYamlError(Exception):
