@@ -145,7 +145,10 @@ def test_what_may_be_repeated(
 ) -> None:
     lost = UpstreamTape(is_reused=is_reused)
     lost.was_refused = was_refused
-    assert side(framing, method=method).can_be_repeated(lost) == can
+    request = side(framing, method=method)
+    assert request.can_be_repeated(lost) == can
+    request.is_last_try = True
+    assert not request.can_be_repeated(lost)
 
 
 def test_it_ends_once() -> None:

@@ -48,7 +48,6 @@ class Exchange:
     __slots__ = (
         "_client",
         "_ending",
-        "_has_retried",
         "_keeps_alive",
         "_services",
         "cancel",
@@ -77,7 +76,6 @@ class Exchange:
         self.request_side = RequestSide(services, client, record, head=head, framing=framing)
         self.response_side = client.response_side(record, head)
         self._ending = _KEEP_ALIVE
-        self._has_retried = False
 
     # The verdict
 
@@ -185,11 +183,11 @@ class Exchange:
 
         Ask again where that is safe, else 502; after the head it is an abort.
         """
-        upstream = self.request_side.detach()
+        request = self.request_side
+        upstream = request.detach()
         is_awaiting = self.response_side.state is _AWAITING
-        may_retry = is_awaiting and not self._has_retried
-        if may_retry and upstream is not None and self.request_side.can_be_repeated(upstream):
-            self._has_retried = True
+        if is_awaiting and upstream is not None and request.can_be_repeated(upstream):
+            request.is_last_try = True
             self.response_side.step(_CONNECTING)
             self._services.connector.connect(self, is_fresh=True)
             return
@@ -210,7 +208,7 @@ class Exchange:
     def interim(self, head: ResponseHead) -> None:
         """Pass a 1xx on."""
         # Who has answered so far is no stale connection.
-        self._has_retried = True
+        self.request_side.is_last_try = True
         self.response_side.interim(head)
 
     def response(self, received: ResponseReceived) -> None:

@@ -41,6 +41,7 @@ class RequestSide:
     """Passes a request's body on; counts it in `record`. Without a body it has ended at once.
 
     `upstream` is who has the head and takes the body; None before, and when the answer is complete.
+    `is_last_try`: whatever becomes of it there, nobody is asked again.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class RequestSide:
         "_waiting",
         "framing",
         "head",
+        "is_last_try",
         "state",
         "upstream",
     )
@@ -75,6 +77,7 @@ class RequestSide:
         # Where no body is announced, the head is all.
         self.state = _RECEIVING if framing.has_body else _ENDED
         self.upstream: UpstreamSink | None = None
+        self.is_last_try = False
         # One buffer: HTTP/2 sends a whole window though it is not read, and whoever kept its pieces
         # as objects would pay hundreds of bytes for each of one byte.
         self._waiting = bytearray()
@@ -104,7 +107,7 @@ class RequestSide:
 
     def can_be_repeated(self, lost: UpstreamSink) -> bool:
         """Whether it may be sent again: that was stale (RFC 9112 §9.3.1), or refused it."""
-        if self.framing.has_body:
+        if self.framing.has_body or self.is_last_try:
             return False
         return lost.was_refused or (lost.is_reused and self.head.method in _SAFE)
 
