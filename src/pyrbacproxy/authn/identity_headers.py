@@ -116,12 +116,15 @@ class IdentityHeaders:
         if not all(_is_plain_name(name) for name in (user.name, *user.groups)):
             return None
         separator = self._settings.groups_separator
-        told = [group for group in user.groups if _stands_alone(group, separator)]
+        told: list[str] = []
+        left_out: list[str] = []
+        for group in user.groups:
+            (told if _stands_alone(group, separator) else left_out).append(group)
         lines = (
             (self._user_name, user.name.encode()),
             (self._groups_name, separator.join(told).encode()),
         )
-        return Identity(lines, tuple(group for group in user.groups if group not in told))
+        return Identity(lines, tuple(left_out))
 
     def _kind(self, name: bytes) -> _Kind:
         plain = folded(name)
