@@ -1,5 +1,5 @@
 import pytest
-from hpack.hpack import Encoder
+from hpack.hpack import Encoder, encode_integer
 from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
 
 from pyrbacproxy.http2.errors import Code, ConnectionFaultError
@@ -49,6 +49,30 @@ def test_what_is_remembered_of_a_block_is_bounded() -> None:
     made = decoder()
     block = b"\x00\x01a\x7f\x81\x1f" + b"v" * 4096
     assert made.decode(block) is not made.decode(block)
+
+
+def spelled(count: int) -> bytes:
+    """Huffman code of so many bytes, a multiple of five: zeros, in five bits each."""
+    size = encode_integer(count, 7)
+    size[0] |= 0x80
+    return bytes(size) + bytes(count)
+
+
+def test_what_is_not_read_of_huffman_code_is_a_list_that_is_too_large() -> None:
+    """Reading a megabyte of it held the loop for a second, for who has no credential."""
+    made = decoder(10**6)
+    assert made.decode(b"\x00\x01a" + spelled(131_070)) == [(b"a", b"0" * (131_070 * 8 // 5))]
+    assert made.decode(b"\x40\x01a" + spelled(500_000) + b"\x40\x01b\x012") is None
+    assert made.decode(b"\xbe") == [(b"b", b"2")]
+    with pytest.raises(ConnectionFaultError):
+        made.decode(b"\xbf")
+
+
+def test_what_the_table_may_need_of_it_is_read_or_the_connection_over() -> None:
+    made = decoder(10**6)
+    with pytest.raises(ConnectionFaultError) as fault:
+        made.decode((b"\x00\x01a" + spelled(15_000)) * 9)
+    assert fault.value.code == Code.ENHANCE_YOUR_CALM
 
 
 def test_a_literal_that_is_not_kept_may_have_an_indexed_name() -> None:

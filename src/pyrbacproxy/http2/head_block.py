@@ -23,6 +23,10 @@ _ENTRY_BYTES = 32
 # many are no mistake.
 _MOST_FIELDS = 506
 _BOMB_FACTOR = 4
+# A tenth of a second, in which nobody else is served: the library reads it letter by letter.
+_MOST_HUFFMAN_BYTES = 131_072
+# What is longer is in no table, for a letter takes 30 bits at most: it need not be known.
+_LONGEST_IN_TABLE = TABLE_BYTES * 30 // 8
 # RFC 7541 §4.2: at most two updates make sense.
 _MOST_TABLE_UPDATES = 2
 # What is remembered is held for as long as the connection lives.
@@ -36,6 +40,7 @@ class HeadBlockDecoder:
 
     __slots__ = (
         "_has_table_changed",
+        "_huffman_left",
         "_known_block",
         "_known_fields",
         "_max_list",
@@ -48,6 +53,7 @@ class HeadBlockDecoder:
         self._most_fields = most_fields
         self._table = HeaderTable()
         self._has_table_changed = False
+        self._huffman_left = 0
         # The last block, if it left the table as it was: a client mostly asks the same again.
         self._known_block = b""
         self._known_fields: Fields = []
@@ -61,6 +67,7 @@ class HeadBlockDecoder:
         if block == self._known_block:
             return self._known_fields
         self._has_table_changed = False
+        self._huffman_left = _MOST_HUFFMAN_BYTES
         try:
             fields = self._decode(block)
         except (HPACKError, IndexError) as error:
@@ -109,12 +116,31 @@ class HeadBlockDecoder:
         if index:
             name = self._table.get_by_index(index)[0]
         else:
-            name, position = _string(block, position)
-        value, position = _string(block, position)
+            name, position = self._string(block, position)
+        value, position = self._string(block, position)
         if is_kept:
             self._table.add(name, value)
             self._has_table_changed = True
         return (name, value), position
+
+    def _string(self, block: bytes, position: int) -> tuple[bytes, int]:
+        """A string (RFC 7541 §5.2) and where it ends."""
+        is_huffman = block[position] & 0x80
+        length, position = _integer(block, position, 7)
+        end = position + length
+        if end > len(block):
+            raise HPACKError("a string that is cut short")
+        text = block[position:end]
+        return (self._spelled(text) if is_huffman else text), end
+
+    def _spelled(self, code: bytes) -> bytes:
+        """What Huffman code says; of too much of it, something that makes the list too large."""
+        self._huffman_left -= len(code)
+        if self._huffman_left >= 0:
+            return decode_huffman(code)
+        if len(code) <= _LONGEST_IN_TABLE:
+            raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a header block of Huffman code")
+        return bytes(self._max_list)
 
 
 def _integer(block: bytes, position: int, prefix_bits: int) -> tuple[int, int]:
@@ -131,14 +157,3 @@ def _integer(block: bytes, position: int, prefix_bits: int) -> tuple[int, int]:
         if byte < 0x80:  # noqa: PLR2004 - the last one lacks the top bit
             return number, position
     raise HPACKError("an integer that is too large")
-
-
-def _string(block: bytes, position: int) -> tuple[bytes, int]:
-    """A string (RFC 7541 §5.2) and where it ends."""
-    is_huffman = block[position] & 0x80
-    length, position = _integer(block, position, 7)
-    end = position + length
-    if end > len(block):
-        raise HPACKError("a string that is cut short")
-    text = block[position:end]
-    return (decode_huffman(text) if is_huffman else text), end
