@@ -230,8 +230,10 @@ ALLOWED: dict[str, str] = {
     "kube.reply": "http1.head http1.parser",
     "kube.connection": "http1.errors kube.reply",
     "kube.pool": "kube.connection",
+    "kube.lookup": "",
     "kube.link": "egress_dial egress_proxy http1.errors kube.attempt kube.connection "
-    "kube.kubeconfig kube.pool kube.post kube.reply kube.review_codec kube.tls_context reviews",
+    "kube.kubeconfig kube.lookup kube.pool kube.post kube.reply kube.review_codec kube.tls_context "
+    "reviews",
     "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
     "kube.review_codec kube.turns reviews",
     "kube.no_api_server": "reviews",

@@ -19,6 +19,7 @@ from pyrbacproxy.kube import review_codec, tls_context
 from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.connection import Connection, UnansweredError
 from pyrbacproxy.kube.kubeconfig import ApiServer
+from pyrbacproxy.kube.lookup import Lookup
 from pyrbacproxy.kube.pool import Pool
 from pyrbacproxy.kube.post import post_of
 from pyrbacproxy.kube.reply import Reply
@@ -155,7 +156,16 @@ async def open_link(server: ApiServer, proxies: EgressProxies) -> Link:
     # One that the kubeconfig names is taken for loopback addresses as well, as in client-go.
     proxy = server.proxy or proxy_for(proxies, url.scheme, host, port)
     route = Route(host, port, proxy, server_name=server.server_name)
-    return Link(server, Pool(partial(dial, route, context=context)), proxy)
+    first = proxy or route
+    lookup = Lookup(first.host, first.port)
+    return Link(server, Pool(partial(_dial, lookup, route, context)), proxy)
+
+
+async def _dial(
+    lookup: Lookup, route: Route, context: ssl.SSLContext | None, protocol: asyncio.Protocol
+) -> None:
+    await lookup.works()
+    await dial(route, protocol, context=context)
 
 
 def _context(server: ApiServer) -> ssl.SSLContext | None:
