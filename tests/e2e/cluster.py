@@ -24,13 +24,16 @@ NAMESPACE = "monitoring"
 # The proxy's identity, a certificate user with the role, and the service accounts.
 PROXY_USER = "pyrbacproxy"
 READER_USER = "reader"
+# Another identity of it, and a user who may act as it.
+PROXY_ACCOUNT = "pyrbacproxy"
+OPERATOR_USER = "operator"
 READER_ACCOUNT = "prometheus"
 STRANGER_ACCOUNT = "stranger"
 # OpenShift's Prometheus, whom no RBAC here lets in.
 OPENSHIFT_NAMESPACE = "openshift-monitoring"
 OPENSHIFT_ACCOUNT = "prometheus-k8s"
 _ACCOUNTS = {
-    NAMESPACE: (READER_ACCOUNT, STRANGER_ACCOUNT),
+    NAMESPACE: (PROXY_ACCOUNT, READER_ACCOUNT, STRANGER_ACCOUNT),
     OPENSHIFT_NAMESPACE: (OPENSHIFT_ACCOUNT,),
 }
 
@@ -46,7 +49,24 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {{name: proxy-reviews}}
 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reviewer}}
-subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {PROXY_USER}}}]
+subjects:
+  - {{apiGroup: rbac.authorization.k8s.io, kind: User, name: {PROXY_USER}}}
+  - {{kind: ServiceAccount, name: {PROXY_ACCOUNT}, namespace: {NAMESPACE}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: acts-as-proxy}}
+rules:
+  - apiGroups: [""]
+    resources: [users]
+    verbs: [impersonate]
+    resourceNames: [{PROXY_USER}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: operators}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: acts-as-proxy}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {OPERATOR_USER}}}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

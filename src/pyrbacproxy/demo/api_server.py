@@ -1,8 +1,9 @@
 """An embedded API server: TokenReview and SubjectAccessReview over HTTP or TLS, as kube-apiserver.
 
-It knows its callers by client certificate or bearer token, demands the RBAC permission to create
-the review of them, answers from a token table and an RBAC policy, and counts what it was asked.
-`trouble` makes it slow, failing or mute, for tests. It stores nothing and serves nothing else.
+It knows its callers by client certificate or bearer token, lets them act as somebody else where
+RBAC says so, demands the RBAC permission to create the review of them, answers from a token table
+and an RBAC policy, and counts what it was asked. `trouble` makes it slow, failing or mute, for
+tests. It stores nothing and serves nothing else.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from pyrbacproxy.demo.documents import Document, DocumentError, document
+from pyrbacproxy.demo.impersonation import impersonated, impersonations
 from pyrbacproxy.demo.rbac import Permission, Policy
 from pyrbacproxy.demo.tokens import TokenTable, with_authenticated
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes, TokenReviewAnswer
@@ -102,14 +104,17 @@ class ApiServer:
                 return web.Response()
             if self.trouble.status:
                 return _status(self.trouble.status, "InternalError", "the server is in trouble")
-            user = self._caller(request)
-            if user is None:
+            caller = self._caller(request)
+            if caller is None:
                 return _status(401, "Unauthorized", "Unauthorized")
-            permission = self._authorize(
-                user, ResourceAttributes("create", "", group, "v1", plural)
-            )
-            if not permission.is_allowed:
-                return _status(403, "Forbidden", _forbidden(user, group, plural, permission.reason))
+            user = impersonated(request.headers) or caller
+            for who, action in (
+                *((caller, asked) for asked in impersonations(request.headers)),
+                (user, ResourceAttributes("create", "", group, "v1", plural)),
+            ):
+                permission = self._authorize(who, action)
+                if not permission.is_allowed:
+                    return _status(403, "Forbidden", _forbidden(who, action, permission.reason))
             try:
                 review = document(json.loads(await request.read()))
                 return web.json_response(answer(review, user), status=201)
@@ -220,10 +225,12 @@ def _describe(action: ResourceAttributes | NonResourceAttributes) -> str:
     return f"{action.verb} {resource}" + (f" in {action.namespace}" if action.namespace else "")
 
 
-def _forbidden(user: UserInfo, group: str, plural: str, reason: str) -> str:
+def _forbidden(user: UserInfo, action: ResourceAttributes, reason: str) -> str:
+    resource = f"{action.resource}.{action.group}" if action.group else action.resource
+    name = f' "{action.name}"' if action.name else ""
     text = (
-        f'{plural}.{group} is forbidden: User "{user.name}" cannot create resource "{plural}"'
-        f' in API group "{group}" at the cluster scope'
+        f'{resource}{name} is forbidden: User "{user.name}" cannot {action.verb} resource'
+        f' "{action.resource}" in API group "{action.group}" at the cluster scope'
     )
     return f"{text}: {reason}" if reason else text
 
