@@ -29,7 +29,7 @@ pytestmark = pytest.mark.e2e
 
 User = dict[str, Any]
 # A real server names whom it refuses, and what.
-REFUSED = r"the API server answered 403: (\S+) is forbidden: User .+ cannot (create|impersonate) "
+REFUSED = r"the API server answered 403: (\S+).* is forbidden: User .+ cannot (create|impersonate) "
 
 
 class Kubeconfig:
@@ -80,7 +80,8 @@ class Kubeconfig:
 
 
 @pytest.fixture
-def kubeconfig(programs: Programs, authority: Authority, cluster: Cluster) -> Kubeconfig:
+def kubeconfig(authority: Authority, cluster: Cluster, programs: Programs) -> Kubeconfig:
+    # In this order: the programs end before the API server does.
     return Kubeconfig(programs.folder, authority, cluster)
 
 

@@ -229,6 +229,19 @@ async def test_a_status_that_is_no_answer_may_be_worth_another_try(
     )
 
 
+async def test_a_403_tells_whom_rbac_refuses_what_and_no_secret() -> None:
+    said = {"kind": "Status", "message": 'User "x" cannot create: cl1ent.s3cret own-1'}
+    async with api_server() as stub:
+        server = ApiServer(stub.url, authorization="Bearer own-1")
+        stub.respond = lambda _: web.json_response(said, status=403)
+        async with linked(server) as link:
+            answer, _ = await link.post(TOKEN)
+    assert isinstance(answer, FailedAttempt)
+    assert answer.reason == (
+        'the API server answered 403: User "x" cannot create: <masked> <masked>'
+    )
+
+
 async def test_what_is_no_json_is_no_answer() -> None:
     async with api_server() as stub, linked(ApiServer(stub.url)) as link:
         stub.respond = lambda _: web.Response(text="<html>gateway</html>")

@@ -210,6 +210,29 @@ def test_fr67_a_logged_answer_has_no_token(body: bytes) -> None:
     assert "s3cret" not in review_codec.masked_answer(TOKEN, body)
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(
+            b'{"kind": "Status", "message": "no \\"t0p.s3cret\\""}', 'no "<masked>"', id="message"
+        ),
+        pytest.param(
+            b'{"message": "%s"}' % (b"m" * 399 + b"t0p.s3cret"), "m" * 399 + "<", id="long"
+        ),
+        pytest.param(b'{"message": ["t0p.s3cret"]}', "", id="no text"),
+        pytest.param(b"{}", "", id="none"),
+        pytest.param(b'["message"]', "", id="no object"),
+        pytest.param(b"s3cret", "", id="no JSON"),
+    ],
+)
+def test_the_message_of_a_status(body: bytes, message: str) -> None:
+    assert review_codec.message(TOKEN, body) == message
+
+
+def test_the_message_about_a_review_without_a_token() -> None:
+    assert review_codec.message(ACCESS, b'{"message": "no"}') == "no"
+
+
 def test_a_token_of_odd_characters_is_masked_as_json_spells_it() -> None:
     review = TokenReview(BearerToken('a"\u00e9'))
     body = json.dumps({"status": {"error": 'bad: a"\u00e9'}}).encode()

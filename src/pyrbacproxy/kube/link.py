@@ -33,6 +33,7 @@ MAX_ANSWER_BYTES = 1 << 20
 
 UNAUTHORIZED = 401
 # Reference 3.3.1 and 15.14: a bare 503 is not tried again, whatever carries Retry-After is.
+_FORBIDDEN = 403
 _TRANSIENT = frozenset({429, *range(500, 600)}) - {503}
 _FAILED_THERE = range(500, 600)
 _NOT_THERE = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLEOFError)
@@ -96,7 +97,7 @@ class Link:
             return reply, 0
         self._answers += 1
         if reply.status not in range(200, 300):
-            return _refusal(reply.status, reply.retry_after), reply.status
+            return _refusal(reply, self._said(review, reply)), reply.status
         if len(reply.body) > MAX_ANSWER_BYTES:
             return FailedAttempt("the API server's answer is too long"), reply.status
         return review_codec.decode(review, reply.body), reply.status
@@ -125,6 +126,12 @@ class Link:
             text = review_codec.masked_answer(review, reply.body)
             _LOG.log(_V8, "Response Body: %s", _without(text, server.authorization))
         return reply
+
+    def _said(self, review: Review, reply: Reply) -> str:
+        """Whom RBAC refuses what is for the log to tell; other answers say it by their status."""
+        if reply.status != _FORBIDDEN:
+            return ""
+        return _without(review_codec.message(review, reply.body), self.server.authorization)
 
     async def _connection(self) -> Connection:
         cause = Cause.NOT_ASKED
@@ -207,11 +214,12 @@ def _cause(error: OSError | UnicodeError) -> Cause:
     return Cause.AWAY if is_away else Cause.NOT_ASKED
 
 
-def _refusal(status: int, retry_after: str) -> FailedAttempt:
+def _refusal(reply: Reply, message: str) -> FailedAttempt:
+    status, retry_after = reply.status, reply.retry_after
     seconds = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None
     is_failure = status >= 400  # noqa: PLR2004 -- RFC 9110 §15.5
     return FailedAttempt(
-        f"the API server answered {status}",
+        f"the API server answered {status}{message and ': '}{message}",
         is_transient=status in _TRANSIENT or (is_failure and seconds is not None),
         retry_after_seconds=seconds or 0.0,
         cause=Cause.AWAY if status in _FAILED_THERE else Cause.ANSWERED,

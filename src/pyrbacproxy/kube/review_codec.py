@@ -24,6 +24,7 @@ Json: TypeAlias = str | list[str] | dict[str, "Json"]
 Object: TypeAlias = Mapping[str, object]
 
 MASK = "<masked>"
+_MAX_MESSAGE_CHARACTERS = 400
 _KINDS = {
     TokenReview: ("TokenReview", "authentication.k8s.io"),
     SubjectAccessReview: ("SubjectAccessReview", "authorization.k8s.io"),
@@ -67,13 +68,29 @@ def masked_answer(review: Review, body: bytes) -> str:
     document = _parsed(body)
     if not isinstance(document, dict):
         return f"<{len(body)} bytes that are no JSON object>"
-    if isinstance(review, SubjectAccessReview):
-        return json.dumps(document)
-    if isinstance(document.get("spec"), dict):
+    if isinstance(document.get("spec"), dict) and isinstance(review, TokenReview):
         document["spec"]["token"] = MASK
-    text = json.dumps(document)
-    spelling = json.dumps(_text(review.token.reveal()))[1:-1]
-    return text.replace(spelling, MASK) if spelling else text
+    return _without(json.dumps(_token(review))[1:-1], json.dumps(document))
+
+
+def message(review: Review, body: bytes) -> str:
+    """What the server says in a `Status` that came for an answer, without the token; "" if nothing.
+
+    At most 400 characters. With 403 it names whom RBAC refuses what.
+    """
+    document = _parsed(body)
+    text = document.get("message") if isinstance(document, dict) else None
+    if not isinstance(text, str):
+        return ""
+    return _without(_token(review), text)[:_MAX_MESSAGE_CHARACTERS]
+
+
+def _token(review: Review) -> str:
+    return _text(review.token.reveal()) if isinstance(review, TokenReview) else ""
+
+
+def _without(secret: str, text: str) -> str:
+    return text.replace(secret, MASK) if secret else text
 
 
 def decode(review: Review, body: bytes) -> Answer:
@@ -99,7 +116,7 @@ def _document(review: Review, spec: dict[str, Json]) -> bytes:
 
 def _spec(review: Review) -> dict[str, Json]:
     if isinstance(review, TokenReview):
-        spec: dict[str, Json] = {"token": _text(review.token.reveal())}
+        spec: dict[str, Json] = {"token": _token(review)}
         if review.audiences:
             spec["audiences"] = list(review.audiences)
         return spec
