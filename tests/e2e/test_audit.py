@@ -298,10 +298,11 @@ def found_texts(node: AuditedNode, capsys: Output) -> dict[str, str]:
     return {one["check"]: one["what"] for one in findings(node, capsys)}
 
 
-def test_a_second_listener_is_found(node: AuditedNode, capsys: Output) -> None:
+async def test_a_second_listener_is_found(node: AuditedNode, rack: Rack, capsys: Output) -> None:
+    node.is_served_by(await rack.start(host="127.0.0.1"))
     port = node.serving.port
     node.sees(os.getpid(), "/system.slice/rogue.service")
-    with socket.create_server(("::1", port), family=socket.AF_INET6):
+    with socket.create_server(("::", port), family=socket.AF_INET6):
         told = found_texts(node, capsys)
     assert told["listener"].startswith(f"port {port} has several listeners: ")
     assert f"(pid {os.getpid()})" in told["listener"]
