@@ -77,7 +77,7 @@ def _lines(section: str, names: list[str]) -> dict[str, tuple[str, str]]:
     if missing := [name for name in names if name not in written]:
         raise SystemExit(f"{where}: nothing about {', '.join(missing)}")
     parted = {name: text.partition(": ") for name, text in written.items()}
-    if section == "flags" and (gone := sorted(written.keys() - set(names))):
+    if gone := sorted(written.keys() - set(names)):
         raise SystemExit(f"{where}: there is no {', '.join(gone)}")
     if wrong := [name for name, (verdict, _, _) in parted.items() if verdict not in VERDICTS]:
         raise SystemExit(f"{where}: no verdict: {', '.join(wrong)}")

@@ -87,7 +87,7 @@ def test_every_listener_serves_until_a_signal(
     assert settings.secure is not None
     assert f"Listening securely on {settings.secure.text}" in lines
     assert f"Listening insecurely on {insecure.text}" in lines
-    assert lines[-1] == "Shutting down"
+    assert lines[-1] == "received interrupt, shutting down"
 
 
 def test_ignored_paths_reach_a_tls_upstream_that_is_not_there(

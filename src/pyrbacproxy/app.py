@@ -215,5 +215,5 @@ class _Program:
         if self._stopped.is_set():
             _LOG.warning("Second signal: exiting at once")
             os._exit(1)
-        _LOG.info("Shutting down")
+        _LOG.info("received interrupt, shutting down")
         self._stopped.set()

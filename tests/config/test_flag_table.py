@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pyrbacproxy.config.flag import Fate, Kind
 from pyrbacproxy.config.flag_table import FLAGS, GROUPS
@@ -67,6 +68,16 @@ def test_the_dead_flags_are_those_of_klog() -> None:
     dead = {flag.name for flag in FLAGS.values() if flag.fate is Fate.DEAD}
     assert dead == DEAD
     assert all(FLAGS[name].is_hidden for name in dead)
+
+
+def test_the_migration_page_calls_ours_what_the_original_lacks() -> None:
+    originals = {line.split()[0] for line in ORIGINAL.strip().splitlines()}
+    originals |= DEAD | {"v", "vmodule", "log-flush-frequency", "help", "version"}
+    lines = yaml.safe_load((SOURCE.parents[1] / "packaging" / "migration.yaml").read_text())[
+        "flags"
+    ]
+    ours = {name for name, line in lines.items() if line.partition(":")[0] == "ours"}
+    assert ours == FLAGS.keys() - originals
 
 
 def test_no_name_stands_twice() -> None:

@@ -229,4 +229,4 @@ def test_stderr_that_nobody_reads_stops_nobody(lab: Lab, tmp_path: Path) -> None
     written = os.read(reader, 1 << 20).decode()
     os.close(reader)
     assert "Request Body" in written
-    assert "Shutting down" not in written
+    assert "received interrupt, shutting down" not in written

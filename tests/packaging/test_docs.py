@@ -23,10 +23,15 @@ def _docs() -> ModuleType:
 @pytest.mark.parametrize(
     ("part", "change", "said"),
     [
-        ("migration_flags", ("  upstream: same\n", ""), "nothing about upstream"),
+        ("migration_flags", ("  insecure-listen-address: same\n", ""), "nothing about insec"),
         ("migration_flags", ("flags:\n", "flags:\n  gone: same\n"), "there is no gone"),
-        ("migration_flags", ("  upstream: same\n", "  upstream: alike\n"), "no verdict: upstream"),
+        (
+            "migration_flags",
+            ("  secure-listen-address: same\n", "  secure-listen-address: alike\n"),
+            "no verdict: sec",
+        ),
         ("migration_differences", ("  D8: better\n", ""), "nothing about D8"),
+        ("migration_differences", ("  D8: better\n", "  D8: better\n  D99: same\n"), "no D99"),
         ("migration_differences", ("  D8: better\n", "  D8: worse\n"), "no verdict: D8"),
     ],
 )
@@ -43,7 +48,7 @@ def test_what_is_missing_or_too_much_is_named(
 
 def test_a_flag_s_row(docs: ModuleType) -> None:
     rows = docs.migration_flags().splitlines()
-    assert "| `--upstream` | same |  |" in rows
+    assert "| `--http2-disable` | same |  |" in rows
     assert "| `--logtostderr` | same | no effect, and a warning that says so |" in rows
 
 

@@ -66,7 +66,7 @@ def test_z_g11_g13_a_stopping_proxy_is_not_ready_but_alive(pages: PageLab) -> No
     served = pages.start("--shutdown-delay-duration=60s", "-v=2", is_own=True)
     assert served.status("none", "/readyz") == 200
     served.proxy.process.send_signal(signal.SIGTERM)
-    while "Shutting down" not in served.proxy.text():
+    while "received interrupt, shutting down" not in served.proxy.text():
         assert served.proxy.process.poll() is None
         time.sleep(0.01)
     answer = served.ask("none", "/readyz")
@@ -95,7 +95,7 @@ def test_z_g13_the_endpoints_port_is_closed_last(pages: PageLab) -> None:
         while not arrived:
             time.sleep(0.01)
         served.proxy.process.send_signal(signal.SIGTERM)
-        while "Shutting down" not in served.proxy.text():
+        while "received interrupt, shutting down" not in served.proxy.text():
             time.sleep(0.01)
         assert served.status("none", "/readyz") == 500
         assert served.status("none", "/livez") == 200
