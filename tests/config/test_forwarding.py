@@ -94,7 +94,10 @@ def test_dec_d4_a_client_pair_needs_no_authority(pki: Path) -> None:
             ("--upstream=http://me:secret@h:x",),
             "--upstream=http://<masked>@h:x: invalid port",
         ),
-        (("--upstream=unix:///run/x.sock",), "not supported yet: --upstream=unix:///run/x.sock"),
+        (
+            ("--upstream=unix:x",),
+            "--upstream=unix:x: a unix socket must be an absolute path, as in unix:///run/x.sock",
+        ),
     ],
 )
 def test_what_ends_the_start(pki: Path, words: tuple[str, ...], said: str) -> None:
@@ -104,7 +107,7 @@ def test_what_ends_the_start(pki: Path, words: tuple[str, ...], said: str) -> No
     assert len(findings.problems) == 1
 
 
-@pytest.mark.parametrize("url", ["https://h", "http://[::1", "unix:///run/x.sock"])
+@pytest.mark.parametrize("url", ["https://h", "http://[::1", "unix:x.sock"])
 def test_nothing_that_is_bad_hides_a_bad_file(pki: Path, url: str) -> None:
     _, findings = upstream(
         f"--upstream={url}",
@@ -129,7 +132,7 @@ def test_an_upstream_that_cannot_be_reached_is_only_warned_about(words: tuple[st
 
 def test_tls_flags_without_tls_are_told(pki: Path) -> None:
     _, findings = upstream("--upstream=http://h", f"--upstream-ca-file={pki}/ca.crt")
-    assert "have no effect for http://" in findings.warnings[0]
+    assert "have no effect without https://" in findings.warnings[0]
 
 
 def test_h2c_takes_neither_tls_nor_a_proxy(pki: Path) -> None:
@@ -161,3 +164,17 @@ def test_dec_d34_the_egress_proxy_is_chosen_here() -> None:
     assert upstream("--upstream=http://far.test", proxies=proxies)[0].proxy == PROXY
     assert upstream("--upstream=http://127.0.0.1", proxies=proxies)[0].proxy is None
     assert upstream("--upstream=https://far.test", proxies=proxies)[0].proxy is None
+
+
+def test_dec_n10_a_unix_socket_needs_no_proxy_and_no_tls(pki: Path) -> None:
+    settings, findings = upstream(
+        "--upstream=unix:///run/x.sock",
+        f"--upstream-ca-file={pki}/ca.crt",
+        "--upstream-force-h2c",
+        proxies=EgressProxies(http=PROXY),
+    )
+    assert settings == UpstreamSettings(
+        "http", socket_path="/run/x.sock", ca_file=f"{pki}/ca.crt", is_h2c=True
+    )
+    assert findings.problems == []
+    assert [text for text in findings.warnings if "have no effect" in text] == findings.warnings

@@ -96,3 +96,39 @@ def test_a_message_never_shows_the_password(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid|IPv6") as caught:
         parse(text)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("unix:///run/x.sock", "/run/x.sock"),
+        ("unix:/run/x.sock", "/run/x.sock"),
+        ("UNIX:///run/a%20b%3F%23%FF", "/run/a b?#\udcff"),
+        ("unix:///" + "x" * 106, "/" + "x" * 106),
+    ],
+)
+def test_dec_n10_a_unix_socket(text: str, path: str) -> None:
+    assert parse(text) == UpstreamSettings("http", socket_path=path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("unix:", "absolute path"),
+        ("unix://", "absolute path"),
+        ("unix:///", "absolute path"),
+        ("unix:///run/", "absolute path"),
+        ("unix:run/x.sock", "absolute path"),
+        ("unix://h/x.sock", "absolute path"),
+        ("unix:@abstract", "absolute path"),
+        ("unix:///x.sock?a", "no query"),
+        ("unix:///x.sock#a", "no query"),
+        ("unix:///x%2", "bad percent escape"),
+        ("unix:///x%00", "bad percent escape"),
+        ("unix:///" + "x" * 107, "107 bytes"),
+        ("unix:///" + "%C3%A9" * 54, "107 bytes"),
+    ],
+)
+def test_dec_n10_what_is_no_unix_socket(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse(text)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,24 @@ async def test_https_without_a_context_is_refused() -> None:
         await Dialler(Limits(), is_tls=True, host="::1", port=1, proxy=None, context=None).dial(
             Talker()
         )
+
+
+async def test_dec_n10_a_unix_socket(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"heard " + await reader.read(100))
+        writer.close()
+
+    path = str(tmp_path / "x.sock")
+    to_upstream = Dialler(
+        Limits(connect_seconds=SECONDS),
+        is_tls=False,
+        host="",
+        port=0,
+        proxy=None,
+        context=None,
+        socket_path=path,
+    )
+    async with await asyncio.start_unix_server(answer, path):
+        assert await heard(to_upstream) == HELLO
+    with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
+        await to_upstream.dial(Talker())

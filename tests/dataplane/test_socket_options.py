@@ -22,3 +22,10 @@ def test_a_close_may_be_a_reset() -> None:
         reset_on_close(on(handle))
         lingering = handle.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
         assert lingering == b"\1\0\0\0\0\0\0\0"
+
+
+def test_a_unix_socket_s_peer_is_not_asked() -> None:
+    handle, peer = socket.socketpair(socket.AF_UNIX)
+    with handle, peer:
+        probe_when_quiet(on(handle))
+        assert handle.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0

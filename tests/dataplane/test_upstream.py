@@ -16,6 +16,11 @@ from tests.dataplane.upstream_user import User
 SECONDS = 10.0
 
 
+def test_dec_n10_this_machine_stands_in_request_heads_to_a_unix_socket() -> None:
+    settings = UpstreamSettings("http", socket_path="/run/x.sock")
+    assert destination(settings).authority == b"localhost"
+
+
 def test_the_address_stands_in_request_heads() -> None:
     settings = UpstreamSettings("http", "::1", 8080, b"/base", b"a=1")
     assert destination(settings).target(b"/x") == b"/base/x?a=1"

@@ -99,7 +99,10 @@ _TLS = Group(
 _UPSTREAM = Group(
     "Upstream",
     (
-        _text("upstream", "The URL to which allowed requests are forwarded."),
+        _text(
+            "upstream",
+            "The URL to which allowed requests are forwarded; unix:///run/x.sock for a socket.",
+        ),
         _text(
             "upstream-ca-file",
             "The authorities that vouch for an https upstream, PEM; else the system's.",

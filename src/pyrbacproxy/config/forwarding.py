@@ -22,9 +22,6 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
     _check_files(options, findings)
     text = options.text("upstream")
     shown = without_password(text)
-    if text.lower().startswith("unix:"):
-        findings.problem(f"not supported yet: --upstream={shown}")
-        return UpstreamSettings()
     try:
         settings = upstream_url.parse(text)
     except ValueError as error:
@@ -44,9 +41,9 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
         return settings
     has_pair = settings.client_certificate_file and settings.client_key_file
     if not settings.is_tls and (settings.ca_file or has_pair):
-        why = "with --upstream-force-h2c" if settings.is_h2c else "for http://"
+        why = "with --upstream-force-h2c" if settings.is_h2c else "without https://"
         findings.warn(f"--upstream-ca-file and --upstream-client-* have no effect {why}")
-    if settings.is_h2c:
+    if settings.is_h2c or settings.socket_path:
         if settings.scheme == "https":
             findings.warn(f"--upstream={shown}: --upstream-force-h2c goes there without TLS")
         return settings

@@ -2,7 +2,7 @@
 
 import re
 from ipaddress import IPv6Address
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
 
@@ -18,6 +18,8 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 _HOST = re.compile(r"[^\x00-\x20\x7f#/?@\\^`{|}%\"<>\[\]]*")
 # RFC 3986's path characters; quote() itself keeps letters, digits and -._~ .
 _PATH = "%/:@!$&'()*+,;="
+# unix(7): what fits into `sun_path` with the byte that ends it.
+_MAX_SOCKET_PATH_BYTES = 107
 
 
 def parse(text: str) -> UpstreamSettings:
@@ -31,6 +33,8 @@ def parse(text: str) -> UpstreamSettings:
     before_fragment = text.partition("#")[0]
     rest, _, query = before_fragment.partition("?")
     scheme, rest = _scheme(rest)
+    if scheme == "unix":
+        return _unix_socket(rest, has_more="?" in text or "#" in text)
     found = _AUTHORITY.fullmatch(rest)
     authority, path = (found[1], found[2]) if found else ("", rest)
     if scheme and not found and not path.startswith("/"):
@@ -53,6 +57,21 @@ def parse(text: str) -> UpstreamSettings:
         base_path=quote(path, safe=_PATH).encode(),
         raw_query=query.encode(errors="surrogateescape"),
     )
+
+
+def _unix_socket(rest: str, *, has_more: bool) -> UpstreamSettings:
+    """`unix:///run/x.sock` (N10): all of the path is the socket's, none is for the requests."""
+    if has_more:
+        raise ValueError("a unix socket has no query and no fragment; write ? and # as %3F and %23")
+    path = rest.removeprefix("//")
+    if not path.startswith("/") or path.endswith("/"):
+        raise ValueError("a unix socket must be an absolute path, as in unix:///run/x.sock")
+    if _BAD_ESCAPE.search(path) or "%00" in path:
+        raise ValueError("a bad percent escape in the path")
+    socket_path = unquote(path, errors="surrogateescape")
+    if len(socket_path.encode(errors="surrogateescape")) > _MAX_SOCKET_PATH_BYTES:
+        raise ValueError(f"a unix socket's path is at most {_MAX_SOCKET_PATH_BYTES} bytes long")
+    return UpstreamSettings("http", socket_path=socket_path)
 
 
 def _scheme(text: str) -> tuple[str, str]:

@@ -10,7 +10,10 @@ from pyrbacproxy.egress_proxy import ProxyAddress
 
 
 class Dialler:
-    """Dials one address. `context` gives the TLS context of the moment."""
+    """Dials one address, or the unix socket at `socket_path`.
+
+    `context` gives the TLS context of the moment.
+    """
 
     def __init__(
         self,
@@ -21,9 +24,11 @@ class Dialler:
         port: int,
         proxy: ProxyAddress | None,
         context: Callable[[], ssl.SSLContext] | None,
+        socket_path: str = "",
     ) -> None:
         self._limits = limits
         self._is_tls = is_tls
+        self._socket_path = socket_path
         self._route = egress_dial.Route(host, port, proxy)
         self._context = context
 
@@ -33,6 +38,10 @@ class Dialler:
         if self._is_tls and context is None:
             raise OSError("no TLS context for an https upstream")
         async with asyncio.timeout(self._limits.connect_seconds):
+            if self._socket_path:
+                loop = asyncio.get_running_loop()
+                await loop.create_unix_connection(lambda: protocol, self._socket_path)
+                return
             await egress_dial.dial(
                 self._route,
                 protocol,

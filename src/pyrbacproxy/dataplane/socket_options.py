@@ -23,5 +23,7 @@ def reset_on_close(transport: asyncio.BaseTransport) -> None:
 def probe_when_quiet(transport: asyncio.BaseTransport) -> None:
     """Have TCP look whether the peer is still there, for a connection without a time limit."""
     handle = transport.get_extra_info("socket")
+    if handle.family == socket.AF_UNIX:
+        return  # The kernel knows at once when that peer is gone.
     for option in _PROBES:
         handle.setsockopt(*option)

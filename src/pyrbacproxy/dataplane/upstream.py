@@ -19,6 +19,8 @@ from pyrbacproxy.http1.parser import KnownResponses, ResponseReceived
 _LOG = logging.getLogger(__name__)
 # Any client could fill the log while the upstream is away (`observe.flood`).
 RATION = {"ration": "upstream"}
+# What stands in the head to a unix socket for a client that named no host.
+_LOCAL = b"localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class UpstreamSettings:
     1.2). `base_path` and `raw_query` are joined to each request's (reference 4.1.3). `host` has no
     brackets. `ca_file` "" means the system's roots; the client pair is both or neither. `proxy` is
     the egress proxy that applies to this upstream. `is_h2c`: HTTP/2 by prior knowledge, without TLS
-    or proxy whatever the scheme.
+    or proxy whatever the scheme. `socket_path`, when given, is a unix socket to reach instead of
+    host and port (N10).
     """
 
     scheme: str = ""
@@ -42,6 +45,7 @@ class UpstreamSettings:
     client_key_file: str = ""
     proxy: ProxyAddress | None = None
     is_h2c: bool = False
+    socket_path: str = ""
 
     @property
     def is_tls(self) -> bool:
@@ -56,6 +60,8 @@ class UpstreamSettings:
 
 def destination(settings: UpstreamSettings) -> Destination:
     """What of the settings stands in request heads."""
+    if settings.socket_path:
+        return Destination(_LOCAL)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     authority = f"{host}:{settings.port}".encode()
     proxy = settings.proxy
@@ -80,6 +86,7 @@ def dialler(
         host=settings.host,
         port=settings.port,
         proxy=settings.proxy,
+        socket_path=settings.socket_path,
         context=context,
     )
 
