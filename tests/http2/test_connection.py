@@ -152,6 +152,17 @@ def test_the_end_of_its_sending_is_the_client_s_end() -> None:
     assert talk.records == [(0, "client gone")]
 
 
+def test_what_was_answered_in_the_turn_of_the_client_s_end_reaches_it() -> None:
+    talk = greeted()
+    number = talk.client.h2.get_next_available_stream_id()
+    talk.client.h2.send_headers(number, request(b"/deny"), end_stream=True)
+    talk.connection.data_received(talk.client.h2.data_to_send())
+    assert not talk.connection.eof_received()
+    talk.listen()
+    assert talk.client.statuses == {number: [401]}
+    assert talk.client.ended == {number}
+
+
 def test_why_we_ended_the_connection_is_told_of_every_stream() -> None:
     talk = greeted()
     talk.ask()

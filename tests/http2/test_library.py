@@ -64,3 +64,23 @@ def test_its_encoder_keeps_no_more_than_4096_bytes_whatever_the_peer_allows() ->
         assert encoder.header_table_size == kept
     # RFC 7541 §4.2: the least size and then the last one are told.
     assert encoder.encode([(b":status", b"200")]) == b"\x3f\x45\x3f\xe1\x1f\x88"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"),
+    [
+        ([100, 100], b"\x3f\x45"),
+        ([4096, 4096], b""),
+        ([0, 4096, 0, 4096], b"\x20\x3f\xe1\x1f"),
+        ([100, 4096, 200, 0], b"\x20"),
+    ],
+    ids=["the same twice", "nothing new", "to and fro", "the least is the last"],
+)
+def test_every_size_of_the_table_that_a_peer_allows_in_a_row_is_heeded(
+    allowed: list[int], told: bytes
+) -> None:
+    """A peer that was told no size update would read the table wrongly, or end the connection."""
+    encoder = made().encoder
+    for size in allowed:
+        encoder.header_table_size = size
+    assert encoder.encode([(b":status", b"200")]) == told + b"\x88"

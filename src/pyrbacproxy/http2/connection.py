@@ -95,7 +95,10 @@ class Http2Connection:
             self._loop.call_soon(self._go_on)
 
     def eof_received(self) -> bool:
-        """The client sends no more, and so gets no more: HTTP/2 needs both ways."""
+        """The client sends no more, and so gets no more than what is answered: HTTP/2 needs both
+        ways.
+        """
+        self._streams.write()
         self._end()
         return False
 

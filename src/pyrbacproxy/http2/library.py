@@ -54,10 +54,14 @@ class _Encoder(Encoder):
 
     @header_table_size.setter
     def header_table_size(self, value: int) -> None:
+        """RFC 7541 §4.2: between two blocks the least size and the last one are told. The library
+        forgets them when the same size comes twice.
+        """
         size = min(value, TABLE_BYTES)
-        self.header_table.maxsize = size
-        if self.header_table.resized:
-            self.table_size_changes.append(size)
+        if size != self.header_table.maxsize:
+            self.header_table.maxsize = size
+            least = min((*self.table_size_changes, size))
+            self.table_size_changes = [least, size] if least < size else [size]
 
     def encode(  # type: ignore[override] # of the forms of a header h2 uses one
         self,
