@@ -14,11 +14,15 @@ class Resolver:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.threads: list[threading.Thread] = []
         self.error: OSError | None = None
+        self.begun = threading.Event()
         self.gate = threading.Event()
 
     def __call__(self, host: str, _port: int, **_kind: Any) -> Any:
         self.asked.append(host)
+        self.threads.append(threading.current_thread())
+        self.begun.set()
         assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
@@ -76,6 +80,20 @@ async def test_a_failure_that_nobody_waits_for_is_not_complained_of(
     await asyncio.wait([asking, task])
     del asking
     assert not caplog.records
+
+
+def test_the_end_of_the_program_waits_for_no_look_up(resolver: Resolver) -> None:
+    async def leave() -> None:
+        for task in await waiting(Lookup("api.test", 6443), 1):
+            task.cancel()
+
+    asyncio.run(leave())
+    assert resolver.begun.wait(60)
+    (thread,) = resolver.threads
+    assert thread.is_alive()
+    assert thread.daemon
+    resolver.gate.set()  # the loop that it would tell is closed
+    thread.join()
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "::1", "fe80::1%eth0"])

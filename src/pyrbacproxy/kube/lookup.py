@@ -6,10 +6,11 @@ found (FR48).
 """
 
 import asyncio
+import contextlib
 import socket
+import threading
 from functools import partial
 from ipaddress import ip_address
-from typing import Any
 
 
 class Lookup:
@@ -19,7 +20,7 @@ class Lookup:
         self._host = host
         self._port = port
         self._is_address = _is_address(host)
-        self._asking: asyncio.Future[Any] | None = None
+        self._asking: asyncio.Future[None] | None = None
 
     async def works(self) -> None:
         """Wait until the name is found; raises OSError or UnicodeError when it isn't.
@@ -29,17 +30,34 @@ class Lookup:
         if self._is_address:
             return
         if self._asking is None:
-            loop = asyncio.get_running_loop()
-            self._asking = loop.run_in_executor(
-                None, partial(socket.getaddrinfo, self._host, self._port, type=socket.SOCK_STREAM)
-            )
+            self._asking = _asking(self._host, self._port)
             self._asking.add_done_callback(self._forget)
         await asyncio.shield(self._asking)
 
-    def _forget(self, asking: asyncio.Future[Any]) -> None:
+    def _forget(self, asking: asyncio.Future[None]) -> None:
         self._asking = None
         if not asking.cancelled():
             asking.exception()  # or asyncio complains when nobody waits any more
+
+
+def _asking(host: str, port: int) -> asyncio.Future[None]:
+    """A look-up in a thread that nobody waits for: the loop's own are waited for at the end, and a
+    signal would have no effect until the resolver gives up.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[None] = loop.create_future()
+
+    def ask() -> None:
+        tell = partial(answer.set_result, None)
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, who waits is to know
+            tell = partial(answer.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell)
+
+    threading.Thread(target=ask, name="look-up", daemon=True).start()
+    return answer
 
 
 def _is_address(host: str) -> bool:
