@@ -202,6 +202,26 @@ def test_fr39_a_ca_that_is_none_is_not_taken_for_the_system_s(tmp_path: Path, ca
         ServiceAccount(settings).read()
 
 
+def test_fr39_a_token_is_renewed_while_the_ca_s_file_is_bad(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It lasts an hour, and whom we trust does not change with it."""
+    ca = Authority(tmp_path).certificate_file.read_bytes()
+    source = ServiceAccount(service_account(tmp_path, "https://a", ca))
+    source.read()
+    (tmp_path / "token").write_text("own-2")
+    for bad in (b"", b"", None, ca):
+        if bad is None:
+            (tmp_path / "ca.crt").unlink()
+        else:
+            (tmp_path / "ca.crt").write_bytes(bad)
+        assert source.read() == ApiServer("https://a", ca=ca.decode(), authorization="Bearer own-2")
+    assert [message.removeprefix(f"{tmp_path}/") for message in caplog.messages] == [
+        "ca.crt holds no PEM certificate that can be read: the old one stays in use",
+        "ca.crt cannot be read: No such file or directory: the old one stays in use",
+    ]
+
+
 @pytest.mark.parametrize("token", ["", "two\nlines", "\u00e9"])
 def test_what_is_no_token_is_refused_unquoted(tmp_path: Path, token: str) -> None:
     settings = service_account(tmp_path, "https://a", b"PEM", token)

@@ -154,17 +154,32 @@ class ServiceAccount:
     def __init__(self, settings: KubeSettings) -> None:
         self._url = settings.server
         self._folder = Path(settings.service_account_folder)
+        self._ca = ""  # the last good one
+        self._ca_problem = ""
 
     def read(self, *, is_refused: bool = False) -> ApiServer:  # noqa: ARG002 -- read afresh anyway
         """The files' content; raises CredentialError."""
-        token, ca_file = _text(self._folder / "token").strip(), self._folder / "ca.crt"
+        token = _text(self._folder / "token").strip()
         if not is_header_text(token):
             raise CredentialError(f"{self._folder / 'token'} holds no token")
-        ca = _text(ca_file)
-        # An empty one would mean the system's roots, and a half one nobody.
-        if problem := tls_context.ca_problem(ca):
-            raise CredentialError(f"{ca_file} {problem}")
-        return ApiServer(url=self._url, ca=ca, authorization=f"Bearer {token}")
+        return ApiServer(url=self._url, ca=self._trusted(), authorization=f"Bearer {token}")
+
+    def _trusted(self) -> str:
+        """The CA; the last good one while its file is bad, for the token is renewed meanwhile."""
+        path, ca, problem = self._folder / "ca.crt", "", ""
+        try:
+            ca = _text(path)
+            # An empty one would mean the system's roots, and a half one nobody.
+            if found := tls_context.ca_problem(ca):
+                problem = f"{path} {found}"
+        except CredentialError as error:
+            problem = str(error)
+        if problem and not self._ca:
+            raise CredentialError(problem)
+        if problem and problem != self._ca_problem:
+            _LOG.error("%s: the old one stays in use", problem)
+        self._ca, self._ca_problem = (self._ca if problem else ca), problem
+        return self._ca
 
     def close(self) -> None:
         """Nothing lasts."""
