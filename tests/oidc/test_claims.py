@@ -18,15 +18,32 @@ TIMES: dict[str, tuple[dict[str, Any], str]] = {
     "expires in a moment": ({"exp": NOW + 0.001}, ""),
     "expired a second ago": ({"exp": NOW - 1}, "expired"),
     "no expiry": ({"exp": None}, "no expiry"),
-    "expiry as text": ({"exp": "9999999999"}, "no expiry"),
+    "expiry in quotes": ({"exp": "9999999999"}, ""),
+    "expiry in quotes, and past": ({"exp": "1e3"}, "expired"),
+    "expiry as text": ({"exp": "9999999999 s"}, "no expiry"),
+    "expiry in quotes beyond all floats": ({"exp": "1e400"}, "no expiry"),
     "expiry as truth": ({"exp": True}, "no expiry"),
     "expiry without end": ({"exp": float("inf")}, "no expiry"),
     "expiry that is no number": ({"exp": float("nan")}, "no expiry"),
-    "expiry beyond all floats": ({"exp": 10**400}, ""),
+    "expiry beyond all floats": ({"exp": 10**400}, "no expiry"),
+    "expiry beyond all times": ({"exp": 2**62}, "no expiry"),
+    "expiry long before all times": ({"exp": -(2**62)}, "no expiry"),
     "begins in a minute": ({"nbf": NOW + 60}, ""),
     "begins in more than a minute": ({"nbf": NOW + 60.001}, "not valid yet"),
     "began": ({"nbf": NOW - 1}, ""),
-    "beginning as text": ({"nbf": "0"}, "not valid yet"),
+    "beginning in quotes": ({"nbf": "0"}, ""),
+    "beginning as text": ({"nbf": "now"}, "not valid yet"),
+    "beginning beyond all times": ({"nbf": 1e300}, "not valid yet"),
+}
+WRONG_KIND = "a standard claim is of the wrong kind"
+KINDS: dict[str, tuple[dict[str, Any], str]] = {
+    "a subject that is a number": ({"sub": 7}, WRONG_KIND),
+    "a nonce that is a list": ({"nonce": ["n"]}, WRONG_KIND),
+    "a hash that is a truth": ({"at_hash": True}, WRONG_KIND),
+    "issued at no time": ({"iat": "today"}, WRONG_KIND),
+    "issued in quotes": ({"iat": "1e9"}, ""),
+    "issued in the time to come": ({"iat": NOW + 1000}, ""),
+    "texts": ({"nonce": "n", "at_hash": ""}, ""),
 }
 WRONG_AUDIENCE = "not for this client: wrong audience"
 ADDRESSEES: dict[str, tuple[dict[str, Any], str]] = {
@@ -51,6 +68,17 @@ ADDRESSEES: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_token_has_its_time(case: str) -> None:
     changes, said = TIMES[case]
     assert refusal(claims(**changes), SETTINGS, NOW) == said
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_standard_claims_are_of_their_kinds(case: str) -> None:
+    changes, said = KINDS[case]
+    assert refusal(claims(**changes), SETTINGS, NOW) == said
+
+
+def test_null_is_no_time_of_issue_and_no_text_left_out() -> None:
+    assert refusal({**claims(), "iat": None}, SETTINGS, NOW) == WRONG_KIND
+    assert refusal({**claims(), "nonce": None}, SETTINGS, NOW) == ""
 
 
 @pytest.mark.parametrize("case", ADDRESSEES)

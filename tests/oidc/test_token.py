@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from pyrbacproxy.oidc.claims import Refused
 from pyrbacproxy.oidc.token import MAX_TOKEN_BYTES, judge
@@ -151,6 +154,15 @@ def test_a_token_is_refused(case: str) -> None:
 )
 def test_a_good_token_tells_its_user(token: str) -> None:
     assert judge(token, KEYS, SETTINGS, NOW) == UserInfo("alice")
+
+
+def test_null_in_the_head_is_as_good_as_nothing() -> None:
+    head, payload = {"alg": "RS256", "kid": None, "crit": None, "zip": None}, claims()
+    text = f"{encoded(head)}.{encoded(payload)}"
+    key = private_key("rsa-1")
+    assert isinstance(key, RSAPrivateKey)
+    signature = key.sign(text.encode(), PKCS1v15(), SHA256())
+    assert judge(f"{text}.{encoded(signature)}", KEYS, SETTINGS, NOW) == UserInfo("alice")
 
 
 def test_only_the_algorithms_of_the_flag_are_accepted() -> None:

@@ -4,7 +4,7 @@ The signature is `oidc.token`'s. Refusals are told in fixed words: a claim may b
 """
 
 import json
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
@@ -15,6 +15,12 @@ from pyrbacproxy.user import UserInfo
 Claims: TypeAlias = Mapping[str, object]
 
 NOT_BEFORE_LEEWAY_SECONDS = 60.0
+# Later than any time that somebody could mean, and where Go's clock turns back.
+_END_OF_TIME = 2.0**62
+# Some issuers quote their numbers, and Go reads those.
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+# What OpenID Connect Core 1.0, section 2, says is text, whether it is used or not.
+_TEXTS = ("sub", "nonce", "at_hash")
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 _GOOGLE = "https://accounts.google.com"
 # Google's tokens spell it so as well (OpenID Connect Core 1.0, section 15.6.2).
@@ -59,7 +65,7 @@ def refusal(claims: Claims, settings: OidcSettings, now: float) -> str:
         return "expired" if expiry is not None else "no expiry"
     if claims.get("nbf") is not None and (start is None or start > now + NOT_BEFORE_LEEWAY_SECONDS):
         return "not valid yet"
-    return ""
+    return "" if _is_sound(claims) else "a standard claim is of the wrong kind"
 
 
 def user(claims: Claims, settings: OidcSettings) -> UserInfo | Refused:
@@ -100,6 +106,12 @@ def _groups(claims: Claims, settings: OidcSettings) -> tuple[str, ...] | Refused
     return ()
 
 
+def _is_sound(claims: Claims) -> bool:
+    """Whether the standard claims that nobody else looks at are what they should be."""
+    is_dated = "iat" not in claims or _instant(claims["iat"]) is not None
+    return is_dated and all(isinstance(claims.get(name, ""), str | None) for name in _TEXTS)
+
+
 def _texts(claim: object) -> tuple[str, ...] | None:
     """A text or a list of texts; None for anything else."""
     listed = claim if isinstance(claim, list) else [claim]
@@ -113,10 +125,12 @@ def _is_text(claim: object) -> TypeGuard[str]:
 
 
 def _instant(claim: object) -> float | None:
-    """A NumericDate (RFC 7519 §2); None for anything else."""
+    """A NumericDate (RFC 7519 §2), which may be quoted; None for anything else."""
+    if isinstance(claim, str) and _NUMBER.fullmatch(claim):
+        claim = float(claim)
     if isinstance(claim, bool) or not isinstance(claim, int | float):
         return None
-    return claim if isinstance(claim, int) or math.isfinite(claim) else None
+    return claim if abs(claim) < _END_OF_TIME else None
 
 
 def _no_number(text: str) -> float:

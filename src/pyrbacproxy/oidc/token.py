@@ -57,10 +57,12 @@ def _object(part: str) -> dict[str, object] | None:
 def _signature_refusal(
     parts: re.Match[str], header: Mapping[str, object], keys: KeySet, settings: OidcSettings
 ) -> Refused | None:
-    algorithm, name = header.get("alg"), header.get("kid", "")
+    algorithm, name = header.get("alg"), header.get("kid")
+    # Some issuers write null for what they leave out.
+    name = "" if name is None else name
     if not isinstance(algorithm, str) or algorithm not in settings.algorithms:
         return Refused("its algorithm is not among --oidc-sign-alg")
-    if any(parameter in header for parameter in _DEMANDING):
+    if any(header.get(parameter) is not None for parameter in _DEMANDING):
         return Refused("compressed, encrypted, or with critical header parameters")
     if not isinstance(name, str):
         return Refused("its key's name is no text")
