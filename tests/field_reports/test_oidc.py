@@ -147,7 +147,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another client": ({"aud": "grafana"}, "wrong audience"),
     "another issuer": ({"iss": "https://other.test"}, "not from this issuer"),
     "not yet": ({"nbf": 4_000_000_000}, "not valid yet"),
-    "no name": ({"sub": ["alice"]}, "the username claim is no text"),
+    "no name": ({"sub": ""}, "the username claim is no text"),
+    "odd name": ({"sub": ["alice"]}, "a standard claim is of the wrong kind"),
     "groups elsewhere": (
         {"_claim_names": {"groups": "a"}, "_claim_sources": {"a": {"endpoint": "https://x.test"}}},
         "the groups are a distributed claim, and those are not fetched",
