@@ -68,6 +68,14 @@ def test_what_is_not_read_of_huffman_code_is_a_list_that_is_too_large() -> None:
         made.decode(b"\xbf")
 
 
+def test_a_value_that_is_not_read_leaves_those_behind_it_to_be_read() -> None:
+    """It costs nothing: a client with one huge cookie is answered, for the connection goes on."""
+    made = decoder(10**6)
+    huge = b"\x00\x01a" + spelled(500_000)
+    assert made.decode(huge * 2 + b"\x40\x01b" + spelled(5)) is None
+    assert made.decode(b"\xbe") == [(b"b", b"0" * 8)]
+
+
 def test_what_the_table_may_need_of_it_is_read_or_the_connection_over() -> None:
     made = decoder(10**6)
     with pytest.raises(ConnectionFaultError) as fault:

@@ -135,8 +135,8 @@ class HeadBlockDecoder:
 
     def _spelled(self, code: bytes) -> bytes:
         """What Huffman code says; of too much of it, something that makes the list too large."""
-        self._huffman_left -= len(code)
-        if self._huffman_left >= 0:
+        if len(code) <= self._huffman_left:
+            self._huffman_left -= len(code)
             return decode_huffman(code)
         if len(code) <= _LONGEST_IN_TABLE:
             raise ConnectionFaultError(Code.ENHANCE_YOUR_CALM, "a header block of Huffman code")
