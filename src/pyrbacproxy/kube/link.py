@@ -32,8 +32,8 @@ CONNECT_SECONDS = 2.0
 MAX_ANSWER_BYTES = 1 << 20
 
 UNAUTHORIZED = 401
-# Reference 3.3.1 and 15.14: a bare 503 is not tried again, whatever carries Retry-After is.
 _FORBIDDEN = 403
+# Reference 3.3.1 and 15.14: a bare 503 is not tried again, whatever carries Retry-After is.
 _TRANSIENT = frozenset({429, *range(500, 600)}) - {503}
 _FAILED_THERE = range(500, 600)
 _NOT_THERE = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLEOFError)
