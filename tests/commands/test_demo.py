@@ -102,6 +102,12 @@ async def test_a_taken_port_is_no_obstacle() -> None:
             assert await scene.end(signal.SIGTERM) == 0
 
 
+async def test_another_upstream_is_not_told_as_crio() -> None:
+    async with running("--port=0", "--", "--upstream=http://127.0.0.1:1/") as scene:
+        assert "and guards the --upstream that it was given." in scene.text
+        assert "CRI-O" not in scene.text
+
+
 async def test_flags_behind_two_dashes_are_the_proxys() -> None:
     async with running("--port=0", "--", "--http2-prefer", "--allow-paths=/only") as scene:
         assert (await shell(scene.lines[2])).startswith("HTTP/2 404")

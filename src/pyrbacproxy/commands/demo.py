@@ -98,7 +98,8 @@ async def _play(scene: Scene, options: argparse.Namespace) -> None:
             )
             async with _child("pyrbacproxy", *flags, *options.proxy_flags) as proxy:
                 await _until_answered(scene, port, proxy)
-                _say(_introduction(scene, port, upstream=upstream, api_server=api_server.url))
+                guarded = _guarded(upstream, options.proxy_flags)
+                _say(_introduction(scene, port, guarded=guarded, api_server=api_server.url))
                 _say(_pages(scene, pages_port))
                 await _until_one_ends(crio, proxy)
                 raise DemoError("the proxy or its upstream has ended")
@@ -183,14 +184,21 @@ def _free_port(wanted: int) -> int:
     raise DemoError("there is no free port")
 
 
-def _introduction(scene: Scene, port: int, *, upstream: str, api_server: str) -> str:
+def _guarded(upstream: str, proxy_flags: list[str]) -> str:
+    """What the proxy guards; the last `--upstream` counts, and its URL may hold a password."""
+    if any(flag.partition("=")[0] == "--upstream" for flag in proxy_flags):
+        return "the --upstream that it was given"
+    return f"{upstream} (like CRI-O's metrics)"
+
+
+def _introduction(scene: Scene, port: int, *, guarded: str, api_server: str) -> str:
     url = f"https://127.0.0.1:{port}/metrics"
     trust = _file(scene.authority.certificate_file)
     certificate = _file(scene.prometheus.certificate_file)
     key = _file(scene.prometheus.key_file)
     scraper, visitor = (_bearer(scene.token_file(name)) for name in ("scraper", "visitor"))
     return f"""
-The proxy listens on https://127.0.0.1:{port} and guards {upstream} (like CRI-O's metrics).
+The proxy listens on https://127.0.0.1:{port} and guards {guarded}.
 The API server is {api_server}. All files are in {scene.folder}.
 
 1. Allowed by certificate: a static rule of authorization.yaml names this user.
