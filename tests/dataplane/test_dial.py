@@ -69,6 +69,27 @@ async def test_the_context_is_the_one_of_the_moment() -> None:
             await heard(to_upstream)
 
 
+@pytest.mark.parametrize(
+    ("host", "socket_path", "address"),
+    [
+        pytest.param("a.test", "", "a.test:1", id="name"),
+        pytest.param("::1", "", "[::1]:1", id="IPv6"),
+        pytest.param("a.test", "/run/a.sock", "/run/a.sock", id="unix socket"),
+    ],
+)
+def test_the_address_as_the_log_tells_it(host: str, socket_path: str, address: str) -> None:
+    made = Dialler(
+        Limits(),
+        is_tls=False,
+        host=host,
+        port=1,
+        proxy=None,
+        context=None,
+        socket_path=socket_path,
+    )
+    assert made.address == address
+
+
 async def test_dialling_ends_in_time() -> None:
     async with world(is_tls=True) as made:
         made.answer = b""

@@ -129,7 +129,7 @@ async def test_no_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
         settings = UpstreamSettings("http", "127.0.0.1", closed.getsockname()[1])
         user = await asked(Connector(settings, Limits()))
     assert user.told == [(502, "upstream refused the connection")]
-    assert "cannot connect to the upstream" in caplog.text
+    assert f"cannot connect to the upstream 127.0.0.1:{settings.port}: [Errno" in caplog.text
     user = await asked(Connector(UpstreamSettings(), Limits()))
     assert user.told == [(502, "no usable upstream")]
 

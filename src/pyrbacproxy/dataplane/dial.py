@@ -32,6 +32,12 @@ class Dialler:
         self._route = egress_dial.Route(host, port, proxy)
         self._context = context
 
+    @property
+    def address(self) -> str:
+        """What is dialled, for the log."""
+        host = f"[{self._route.host}]" if ":" in self._route.host else self._route.host
+        return self._socket_path or f"{host}:{self._route.port}"
+
     async def dial(self, protocol: asyncio.Protocol) -> None:
         """Connect `protocol`. Raises OSError (refused, TLS failure) and TimeoutError."""
         context = self._context() if self._is_tls and self._context is not None else None

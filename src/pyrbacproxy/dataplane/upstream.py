@@ -197,7 +197,8 @@ class Connector:
             self._tell_failure(user, 504, "upstream did not answer the connection in time")
         except OSError as error:
             # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            _LOG.error("cannot connect to the upstream: %s", error, extra=RATION)
+            address = self._dialler.address
+            _LOG.error("cannot connect to the upstream %s: %s", address, error, extra=RATION)
             self._tell_failure(user, 502, "upstream refused the connection")
         else:
             self._dialled_for.pop(user, None)

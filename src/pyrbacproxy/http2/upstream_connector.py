@@ -172,7 +172,8 @@ class Http2Connector:
             self._fail(504, "upstream did not answer the connection in time")
         except OSError as error:
             # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            _LOG.error("cannot connect to the upstream: %s", error, extra=RATION)
+            address = self._dialler.address
+            _LOG.error("cannot connect to the upstream %s: %s", address, error, extra=RATION)
             self._fail(502, "upstream refused the connection")
 
     async def _use(
