@@ -124,6 +124,23 @@ def test_wrong_words_end_the_start_even_when_all_else_is_good(
     assert 'does not take any arguments, got ["true"]' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["adit"], 'got ["adit"]; a command comes first: pyrbacproxy audit', id="typo"),
+        pytest.param(
+            ["--v=2", "audit", "--output=json"],
+            'got ["audit"]; a command comes first: pyrbacproxy audit [flags]\n',
+            id="behind a flag",
+        ),
+        pytest.param(["surplus"], 'got ["surplus"]\n', id="no command is near"),
+    ],
+)
+def test_a_word_that_may_be_a_command_is_told(words: list[str], told: str, capsys: Output) -> None:
+    assert cli.main(words) == 1
+    assert told in capsys.readouterr().err
+
+
 def test_an_error_never_shows_a_password(capsys: Output) -> None:
     assert cli.main(["http://me:hunter2@h"]) == 1
     assert "hunter2" not in capsys.readouterr().err

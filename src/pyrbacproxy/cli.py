@@ -115,7 +115,17 @@ def _argument_problems(options: Options) -> list[str]:
     if not any(options.arguments):
         return []
     shown = " ".join(quoted(argument) for argument in options.arguments)
-    return [f"{quoted(PROGRAM)} does not take any arguments, got [{shown}]"]
+    hint = _command_meant(options.arguments[0])
+    return [f"{quoted(PROGRAM)} does not take any arguments, got [{shown}]{hint}"]
+
+
+def _command_meant(word: str) -> str:
+    """A misspelt command looks like this, and one behind flags, where it is none."""
+    # Late, for it is wanted by few.
+    import difflib  # noqa: PLC0415
+
+    near = difflib.get_close_matches(word, _COMMANDS, 1)
+    return f"; a command comes first: {PROGRAM} {near[0]} [flags]" if near else ""
 
 
 def _version(options: Options, problems: list[str]) -> VersionAnswer:

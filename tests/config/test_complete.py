@@ -341,6 +341,7 @@ def test_dec_d20_an_issuer_is_no_reason_to_do_without(folder: Folder) -> None:
     found = problems(*USUAL, *words, folder.client_ca, folder.config(RULE))
     assert len(found) == 1
     assert "no API server" in found[0]
+    assert found[0].endswith("only a client CA and static rules can do without")
 
 
 def test_an_issuer_puts_client_certificates_out_of_use(folder: Folder) -> None:

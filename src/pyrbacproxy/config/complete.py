@@ -196,7 +196,8 @@ def _kube(
         return None
     findings.problem(
         "no API server: --kubeconfig is not set and this is no pod "
-        "(KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are missing)"
+        "(KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are missing); "
+        "only a client CA and static rules can do without"
     )
     return None
 

@@ -229,7 +229,8 @@ _OBSERVING = Group(
             Kind.LEVELS,
             "",
             "Higher log levels for single modules: a pattern means the last part of a module's "
-            "name in ARCHITECTURE.md (link=8, review*=4), one with slashes all of it (*/kube/*=8).",
+            "name in ARCHITECTURE.md (link=8 for reviews), one with slashes all of it (*/kube/*=8)."
+            " A pattern that fits none does nothing.",
         ),
         _text(
             "logging-format",

@@ -17,6 +17,7 @@ _USAGE = """Usage:
   pyrbacproxy demo [flags]              show it at work on this machine
   pyrbacproxy audit [flags]             is the node's legacy proxy gone, and does the new one serve?
   pyrbacproxy kubelet-config [flags]    which kubelet configuration would a pool's nodes get?
+  pyrbacproxy COMMAND --help            the flags of a command; those below are for serving
 """
 _COLUMNS = 100
 _INDENT = " " * 10
