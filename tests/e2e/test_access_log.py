@@ -116,7 +116,7 @@ async def test_what_the_end_cuts_has_its_line_too(
             proxy.program.signal(signal.SIGTERM)
             assert await proxy.program.ended() == 0
     (line,) = lines(log.read_text())
-    assert (line["status"], line["user"], line["failure"]) == (101, READER, "client gone")
+    assert (line["status"], line["user"], line["failure"]) == (101, READER, "cut at shutdown")
 
 
 async def test_a_rotated_log_loses_nothing(

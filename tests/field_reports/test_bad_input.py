@@ -314,7 +314,8 @@ KUBECONFIGS: dict[str, tuple[dict[str, object] | str, list[str]]] = {
     "no-yaml": ("clusters: [", []),
     "text": ("hello", []),
     "empty": ("", []),
-    "no-date": ("clusters: 2024-02-30", ["--kubeconfig", "line 1"]),
+    # A date is text there, this one too.
+    "no-date": ("current-context: 2024-02-30", ["--kubeconfig", "2024-02-30"]),
     "no-integer": ("current-context: !!int demo", ["--kubeconfig", "line 1"]),
     "token-of-two-lines": (of_user(token="a\nb"), ["users[me].token"]),
     "no-current-context": (KUBECONFIG | {"current-context": ""}, []),

@@ -97,8 +97,8 @@ def problems(path: str) -> list[str]:
     """Everything wrong with the kubeconfig that can be known without a call; each text names file,
     key and value.
 
-    Secrets are never quoted. Features that are not there yet are problems too: none is silently
-    ignored.
+    Secrets are never quoted. What client-go has and we have not is a problem too: nothing is
+    silently ignored.
     """
     try:
         document = read_document(read_regular(path))
