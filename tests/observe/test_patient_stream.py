@@ -76,6 +76,15 @@ def test_the_rest_of_a_text_goes_out_before_the_next(pipe: Pipe) -> None:
     assert pipe.read() == b"x" * select.PIPE_BUF + b"\n"
 
 
+def test_the_rest_of_the_last_text_goes_out_at_the_end(pipe: Pipe) -> None:
+    """`logging` flushes when the program ends, be it with a traceback longer than what was free."""
+    pipe.takes = 1
+    pipe.stream.write("x" * select.PIPE_BUF + "\n")
+    pipe.takes = 1
+    pipe.stream.flush()
+    assert pipe.read() == b"x" * select.PIPE_BUF + b"\n"
+
+
 def test_who_does_not_ask_writes_behind_the_rest(pipe: Pipe) -> None:
     pipe.takes = 0
     pipe.stream.write("a\n")

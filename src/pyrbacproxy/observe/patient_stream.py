@@ -60,7 +60,8 @@ class PatientStream:
         self._write_rest()
 
     def flush(self) -> None:
-        """Nothing that could go out waits."""
+        """Let out what waits, as far as it is taken: at the end nobody writes any more."""
+        self._write_rest()
 
     def _write_rest(self) -> None:
         rest, self._rest = self._rest, memoryview(b"")
