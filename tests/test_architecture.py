@@ -131,7 +131,7 @@ ALLOWED: dict[str, str] = {
     "http1.framing http1.head http1.parser http2.upstream_heads",
     "http2.upstream_decoder": "http2.errors http2.head_block",
     "http2.upstream_connection": "dataplane.connection dataplane.deadline dataplane.limits "
-    "http2.errors http2.frames http2.library http2.upstream_decoder http2.upstream_heads "
+    "http2.errors http2.frames http2.h2_library http2.upstream_decoder http2.upstream_heads "
     "http2.upstream_stream",
     "http2.upstream_connector": "dataplane.dial dataplane.limits dataplane.sinks "
     "dataplane.upstream dataplane.upstream_connection http2.upstream_connection "
@@ -142,8 +142,8 @@ ALLOWED: dict[str, str] = {
     "http2.head_block": "http2.errors",
     "http2.budget": "",
     "http2.outbox": "dataplane.sinks",
-    "http2.library": "http2.head_block",
-    "http2.engine": "http2.errors http2.frames http2.head_block http2.library http2.limits",
+    "http2.h2_library": "http2.head_block",
+    "http2.engine": "http2.errors http2.frames http2.head_block http2.h2_library http2.limits",
     "http2.request_head": "http1.errors http1.head http1.head_bytes http1.parser http1.response "
     "http2.errors http2.head_block",
     "http2.response_head": "dataplane.heads http1.errors http1.forwarding http1.framing "
@@ -336,7 +336,7 @@ PURE = (
     "dataplane.heads dataplane.malformed dataplane.request_side dataplane.response_side "
     "dataplane.response_state dataplane.services dataplane.sinks dataplane.tunnel "
     "dataplane.peer_source dataplane.request_queue http2.budget http2.engine http2.errors "
-    "http2.frames http2.head_block http2.library http2.limits http2.outbox http2.request_head "
+    "http2.frames http2.head_block http2.h2_library http2.limits http2.outbox http2.request_head "
     "http2.response http2.response_head http2.upstream_decoder http2.upstream_heads "
     "observe.access_log observe.gauges observe.log_text observe.metrics startup.gate "
     "demo.documents demo.label_selector demo.rbac demo.tokens "

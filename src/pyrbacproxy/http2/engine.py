@@ -24,7 +24,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from pyrbacproxy.http2 import frames, library
+from pyrbacproxy.http2 import frames, h2_library
 from pyrbacproxy.http2.errors import ConnectionFaultError
 from pyrbacproxy.http2.frames import Frame
 from pyrbacproxy.http2.head_block import TABLE_BYTES, Fields, HeadBlockDecoder
@@ -118,7 +118,7 @@ class Engine:
     __slots__ = ("_decoder", "_h2", "_out", "_owed", "_window", "last_stream")
 
     def __init__(self, limits: Http2Limits, *, max_header_bytes: int) -> None:
-        self._h2 = library.connection(_LocalSettings(client=False), is_client=False)
+        self._h2 = h2_library.connection(_LocalSettings(client=False), is_client=False)
         max_list = max_header_bytes + _LIST_SLACK
         self._decoder = HeadBlockDecoder(max_list_bytes=max_list)
         self._out = bytearray()

@@ -13,7 +13,7 @@ from h2.settings import SettingCodes, Settings
 from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.http2 import library, upstream_heads
+from pyrbacproxy.http2 import h2_library, upstream_heads
 from pyrbacproxy.http2.errors import ConnectionFaultError
 from pyrbacproxy.http2.frames import GOAWAY, cut, last_stream
 from pyrbacproxy.http2.upstream_decoder import UpstreamDecoder
@@ -262,7 +262,7 @@ class UpstreamConnection(Connection):
 
 def _client(limits: Limits) -> H2Connection:
     """Our end; what the library checks of heads is checked by `upstream_heads`, by streams."""
-    h2 = library.connection(
+    h2 = h2_library.connection(
         Settings(
             client=True,
             initial_values={

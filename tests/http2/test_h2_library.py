@@ -4,7 +4,7 @@ from h2.settings import Settings
 from hpack.hpack import Decoder
 from hpack.struct import NeverIndexedHeaderTuple
 
-from pyrbacproxy.http2.library import connection
+from pyrbacproxy.http2.h2_library import connection
 from tests.http2.talk import request
 
 LONG = b"a" * 10_000
