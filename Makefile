@@ -28,7 +28,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml Makefile
 	@packages="$(TOOLS)" python="$(PYTHON)" sh packaging/debian-packages.sh
 	@$(or $(PYTHON),python3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-		{ echo "Python 3.11 or newer is missing; PYTHON=... names one" >&2; exit 1; }
+		{ echo "$(or $(PYTHON),python3) is missing or older than Python 3.11; PYTHON=... names another" >&2; exit 1; }
 	@echo "Setting up $(VENV): a few minutes, once"
 	$(or $(PYTHON),python3) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
