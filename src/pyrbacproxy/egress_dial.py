@@ -95,6 +95,7 @@ def _system_roots() -> ssl.SSLContext:
     # Not the library's default context: from Python 3.13 on that one refuses certificates that Go
     # takes, such as those without an authority key identifier.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.load_default_certs()
     return context
 

@@ -24,6 +24,7 @@ def test_the_given_ca_is_the_only_one(authority: Authority) -> None:
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_RENEGOTIATION
 
 
 def test_a_ca_file_may_hold_comments_of_any_kind(authority: Authority) -> None:

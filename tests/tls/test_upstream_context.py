@@ -1,10 +1,12 @@
 import contextlib
 import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from OpenSSL import SSL
 
 from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import ServerEngine, TlsError
@@ -70,6 +72,39 @@ def test_another_upstream_is_refused(tmp_path: Path, issuer: Issued, name: str) 
 def test_without_a_file_the_systems_roots_count() -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(upstream_context("", "", ""), upstream(CA, "localhost"))
+
+
+def test_an_upstream_that_wants_to_shake_hands_anew_is_told_no(tmp_path: Path) -> None:
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    shown = issue("CN=localhost", issuer=CA, hours=YEARS, extensions=((names, False),))
+    server_side = SSL.Context(SSL.TLS_SERVER_METHOD)
+    server_side.set_max_proto_version(SSL.TLS1_2_VERSION)
+    server_side.use_certificate(shown.certificate)
+    server_side.use_privatekey(shown.pair.key)
+    server = SSL.Connection(server_side)
+    server.set_accept_state()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = upstream_context(*files(tmp_path, ca=CA.pem))
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+    def exchange(clients_part: Callable[[], object]) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            clients_part()
+        if outgoing.pending:
+            server.bio_write(outgoing.read())
+        with contextlib.suppress(SSL.WantReadError):
+            server.do_handshake()
+        with contextlib.suppress(SSL.WantReadError):
+            incoming.write(server.bio_read(65_536))
+
+    for _ in range(3):
+        exchange(client.do_handshake)
+    assert client.version() == "TLSv1.2"
+    assert server.renegotiate()
+    exchange(lambda: None)
+    exchange(lambda: client.read(1))
+    with pytest.raises(SSL.Error, match="no renegotiation"):
+        server.recv(1)
 
 
 def test_the_client_pair_is_shown(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def client_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # As Go does: whatever is in the CA file is trusted, an intermediate without its root too.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.options |= ssl.OP_NO_RENEGOTIATION
     if not is_verified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -21,6 +21,8 @@ def upstream_context(
     # As Go: a host name is a SAN, and every certificate in the file is an anchor.
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    # As Go: whoever answers has shown once and for all who they are.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     if offers_http2:
         context.set_alpn_protocols(["h2", "http/1.1"])
     if ca_file:
