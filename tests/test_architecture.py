@@ -100,7 +100,7 @@ ALLOWED: dict[str, str] = {
     "http1.parser http1.writer peer record",
     "dataplane.listener": "dataplane.client_transport dataplane.deadline dataplane.limits heap",
     "dataplane.deadline": "",
-    "dataplane.dial": "dataplane.limits egress_dial egress_proxy",
+    "dataplane.dial": "dataplane.limits egress_dial egress_proxy lookup",
     "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_state "
     "dataplane.sinks http1.writer",
     "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
@@ -203,7 +203,8 @@ ALLOWED: dict[str, str] = {
     "oidc.discovery": "http1.head oidc.claims",
     "oidc.verifier": "oidc.claims oidc.key_set oidc.settings oidc.token reviews user",
     # its own client, as kube has one: it speaks to a stranger's server, by the same proxies
-    "oidc.fetch": "egress_dial egress_proxy http1.errors http1.head http1.parser http1.writer",
+    "oidc.fetch": "egress_dial egress_proxy http1.errors http1.head http1.parser http1.writer "
+    "lookup",
     "oidc.issuer": "oidc.discovery oidc.fetch oidc.key_set oidc.settings",
     "kube.ttl_cache": "",
     "kube.review_codec": "reviews user",
@@ -230,10 +231,9 @@ ALLOWED: dict[str, str] = {
     "kube.reply": "http1.head http1.parser",
     "kube.connection": "http1.errors kube.reply",
     "kube.pool": "kube.connection",
-    "kube.lookup": "",
     "kube.link": "egress_dial egress_proxy http1.errors kube.attempt kube.connection "
-    "kube.kubeconfig kube.lookup kube.pool kube.post kube.reply kube.review_codec kube.tls_context "
-    "reviews",
+    "kube.kubeconfig kube.pool kube.post kube.reply kube.review_codec kube.tls_context "
+    "lookup reviews",
     "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
     "kube.review_codec kube.turns reviews",
     "kube.no_api_server": "reviews",
@@ -309,6 +309,7 @@ ALLOWED: dict[str, str] = {
     "egress_dial": "egress_proxy",
     "regular_file": "",
     "heap": "",
+    "lookup": "",
     # the demo stands apart
     "demo.pki": "",
     "demo.label_selector": "",

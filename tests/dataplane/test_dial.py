@@ -1,6 +1,7 @@
 """Against an upstream and an egress proxy of this machine; the ways themselves: `egress_dial`."""
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyrbacproxy.dataplane.dial import Dialler
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.egress_proxy import ProxyAddress
 from tests.egress_world import HELLO, SECONDS, Talker, trusting, world
+from tests.test_lookup import Resolver
 
 
 def dialler(
@@ -124,3 +126,27 @@ async def test_dec_n10_a_unix_socket(tmp_path: Path) -> None:
         assert await heard(to_upstream) == HELLO
     with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
         await to_upstream.dial(Talker())
+
+
+@pytest.mark.parametrize("proxy", [None, ProxyAddress("http", "a.test", 3128)])
+async def test_fr48_a_look_up_that_hangs_is_the_only_one(
+    proxy: ProxyAddress | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy's name is looked up where there is one; the server's is the proxy's business."""
+    resolver = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    to_upstream = Dialler(
+        Limits(connect_seconds=0.01),
+        is_tls=False,
+        host="a.test" if proxy is None else "b.test",
+        port=80,
+        proxy=proxy,
+        context=None,
+    )
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await to_upstream.dial(Talker())
+    resolver.gate.set()
+    assert resolver.begun.wait(SECONDS)
+    assert resolver.asked == ["a.test"]
+    assert resolver.threads[0].daemon

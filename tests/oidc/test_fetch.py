@@ -1,6 +1,7 @@
 """One document from an issuer, and all that may stand in its way."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from pyrbacproxy.oidc import fetch as module
 from pyrbacproxy.oidc.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, Fetched, FetchError, fetch
 from tests.egress_world import world
 from tests.oidc.parties import PATIENCE_SECONDS, Provider
+from tests.test_lookup import Resolver
 
 
 async def got(issuer: Provider, path: str, context: ssl.SSLContext) -> Fetched:
@@ -186,3 +188,14 @@ def test_the_bounds_are_those_that_were_decided() -> None:
 
 def test_an_answer_shows_no_content() -> None:
     assert "secret" not in repr(Fetched(200, Headers(), b"secret"))
+
+
+async def test_fr48_no_look_up_that_hangs_keeps_the_program_from_its_end(
+    trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    await failure("https://a.test/keys", trusting, within_seconds=0.01)
+    resolver.gate.set()
+    assert resolver.begun.wait(PATIENCE_SECONDS)
+    assert resolver.threads[0].daemon

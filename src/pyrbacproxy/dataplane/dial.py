@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pyrbacproxy import egress_dial
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.egress_proxy import ProxyAddress
+from pyrbacproxy.lookup import Lookup
 
 
 class Dialler:
@@ -30,6 +31,8 @@ class Dialler:
         self._is_tls = is_tls
         self._socket_path = socket_path
         self._route = egress_dial.Route(host, port, proxy)
+        first = proxy or self._route
+        self._lookup = Lookup(first.host, first.port)
         self._context = context
 
     @property
@@ -48,6 +51,7 @@ class Dialler:
                 loop = asyncio.get_running_loop()
                 await loop.create_unix_connection(lambda: protocol, self._socket_path)
                 return
+            await self._lookup.works()
             await egress_dial.dial(
                 self._route,
                 protocol,

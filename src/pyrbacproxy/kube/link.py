@@ -19,10 +19,10 @@ from pyrbacproxy.kube import review_codec, tls_context
 from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.connection import Connection, UnansweredError
 from pyrbacproxy.kube.kubeconfig import ApiServer
-from pyrbacproxy.kube.lookup import Lookup
 from pyrbacproxy.kube.pool import Pool
 from pyrbacproxy.kube.post import post_of
 from pyrbacproxy.kube.reply import Reply
+from pyrbacproxy.lookup import Lookup
 from pyrbacproxy.reviews import Answer, Review
 
 _LOG = logging.getLogger(__name__)

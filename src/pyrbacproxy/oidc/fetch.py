@@ -12,6 +12,7 @@ from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import LocalProtocolError, RemoteProtocolError
 from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import END, ResponseEvent, ResponseParser, ResponseReceived
+from pyrbacproxy.lookup import Lookup
 
 WHOLE_SECONDS = 30.0
 MAX_BODY_BYTES = 1 << 20
@@ -87,7 +88,9 @@ async def _asked(url: str, context: ssl.SSLContext, proxies: EgressProxies) -> F
     request = writer.own_request(b"GET", target.encode(), authority, (b"Connection", b"close"))
     asking = _Asking(request)
     route = Route(host, port, proxy_for(proxies, "https", host, port))
+    first = route.proxy or route
     try:
+        await Lookup(first.host, first.port).works()
         await dial(route, asking, context=context)
         return await asking.answer
     finally:

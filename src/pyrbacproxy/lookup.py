@@ -1,8 +1,8 @@
 """One look-up of a server's name at a time, whoever waits for it.
 
-A look-up that hangs can't be called off: it holds one of the few threads for names until the
-resolver gives up. One for each review would hold them all, and the upstream's name would never be
-found (FR48).
+A look-up that hangs can't be called off: it holds one of the loop's few threads for names until the
+resolver gives up. One for each review or request would hold them all, no other name would ever be
+found (FR48), and a signal would have no effect meanwhile, for those threads are waited for.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from ipaddress import ip_address
 
 
 class Lookup:
-    """Of a host, which may be an address; then there is nothing to look up."""
+    """Of a host; for an address and `localhost`, which a file has, there is nothing to look up."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self._is_address = _is_address(host)
+        self._is_known = host == "localhost" or _is_address(host)
         self._asking: asyncio.Future[None] | None = None
 
     async def works(self) -> None:
@@ -27,7 +27,7 @@ class Lookup:
 
         What was found isn't kept: who dials now asks again, of a resolver that answers.
         """
-        if self._is_address:
+        if self._is_known:
             return
         if self._asking is None:
             self._asking = _asking(self._host, self._port)
@@ -41,16 +41,16 @@ class Lookup:
 
 
 def _asking(host: str, port: int) -> asyncio.Future[None]:
-    """A look-up in a thread that nobody waits for: the loop's own are waited for at the end, and a
-    signal would have no effect until the resolver gives up.
-    """
+    """A look-up in a thread that nobody waits for at the end."""
     loop = asyncio.get_running_loop()
+    # As bytes: text would load the tables of international names.
+    name = host.encode() if host.isascii() else host
     answer: asyncio.Future[None] = loop.create_future()
 
     def ask() -> None:
         tell = partial(answer.set_result, None)
         try:
-            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except Exception as error:  # noqa: BLE001 -- whatever it is, who waits is to know
             tell = partial(answer.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyrbacproxy.kube.lookup import Lookup
+from pyrbacproxy.lookup import Lookup
 
 
 class Resolver:
@@ -19,8 +19,8 @@ class Resolver:
         self.begun = threading.Event()
         self.gate = threading.Event()
 
-    def __call__(self, host: str, _port: int, **_kind: Any) -> Any:
-        self.asked.append(host)
+    def __call__(self, host: bytes, _port: int, **_kind: Any) -> Any:
+        self.asked.append(host.decode())
         self.threads.append(threading.current_thread())
         self.begun.set()
         assert self.gate.wait(60)
@@ -96,7 +96,7 @@ def test_the_end_of_the_program_waits_for_no_look_up(resolver: Resolver) -> None
     thread.join()
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "::1", "fe80::1%eth0"])
-async def test_an_address_is_not_looked_up(resolver: Resolver, host: str) -> None:
+@pytest.mark.parametrize("host", ["10.0.0.1", "::1", "fe80::1%eth0", "localhost"])
+async def test_an_address_and_our_own_are_not_looked_up(resolver: Resolver, host: str) -> None:
     await Lookup(host, 443).works()
     assert resolver.asked == []
