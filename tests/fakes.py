@@ -114,6 +114,7 @@ class TapeTransport(asyncio.Transport):
         self.done: list[str] = []
         self.pending_bytes = 0
         self.knows_eof = True
+        self.family = socket.AF_INET
         self.protocol: asyncio.BaseProtocol | None = None
         self._is_closing = False
 
