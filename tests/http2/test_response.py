@@ -2,10 +2,10 @@ import pytest
 
 from pyrbacproxy.dataplane.response_state import ResponseState
 from pyrbacproxy.dataplane.sinks import Piece
-from pyrbacproxy.http1.head import Headers, ResponseHead
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.response import Response, text
 from pyrbacproxy.http2.head_block import Fields
-from pyrbacproxy.http2.response import Http2Response
+from pyrbacproxy.http2.response import Http2Response, response_to
 from pyrbacproxy.record import ExchangeRecord
 from tests.dataplane.dialogue import DATE, OK, STREAM, received
 
@@ -15,8 +15,10 @@ class Frames:
 
     def __init__(self) -> None:
         self.sent: list[object] = []
+        self.fields: dict[bytes, bytes] = {}
 
     def send_head(self, fields: Fields, *, ends: bool) -> None:
+        self.fields = dict(fields)
         self.sent.append((int(fields[0][1]), ends))
 
     def send_body(self, data: Piece) -> None:
@@ -35,11 +37,17 @@ class Frames:
 
 class Side:
     def __init__(
-        self, state: ResponseState = ResponseState.AWAITING, *, is_head: bool = False
+        self,
+        state: ResponseState = ResponseState.AWAITING,
+        *,
+        is_head: bool = False,
+        is_grpc: bool = False,
     ) -> None:
         self.frames = Frames()
         self.record = ExchangeRecord("127.0.0.1", "GET", "/")
-        self.response = Http2Response(self.frames, self.record, date=lambda: DATE, is_head=is_head)
+        self.response = Http2Response(
+            self.frames, self.record, date=lambda: DATE, is_head=is_head, is_grpc=is_grpc
+        )
         self.response.state = state
 
 
@@ -95,6 +103,34 @@ def test_an_answer_of_our_own(
     assert side.frames.take() == sent
     assert (side.record.status, side.record.sent_bytes) == (answer.status, count)
     assert side.response.state is ResponseState.DONE
+
+
+def test_an_answer_of_our_own_to_a_grpc_client_has_no_body() -> None:
+    side = Side(ResponseState.DECIDING, is_grpc=True)
+    side.response.whole(text(403, "no\n"), closes=True)
+    assert side.frames.take() == [(403, True), "flush"]
+    assert side.frames.fields[b"content-length"] == b"0"
+    assert side.record.sent_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type", "has_body"),
+    [
+        (b"POST", b"application/grpc", False),
+        (b"POST", b"application/grpc+proto", False),
+        (b"POST", b"application/json", True),
+        (b"POST", b"", True),
+        (b"HEAD", b"", False),
+    ],
+)
+def test_who_asked_is_seen_in_the_request(
+    method: bytes, content_type: bytes, *, has_body: bool
+) -> None:
+    lines = [(b"Content-Type", content_type)] if content_type else []
+    frames, record = Frames(), ExchangeRecord("127.0.0.1", "GET", "/")
+    request = RequestHead(method, b"/", Headers(lines))
+    response_to(request, frames, record, date=lambda: DATE).whole(text(401, "no\n"), closes=True)
+    assert (b"no\n" in frames.sent) is has_body
 
 
 def test_one_go_ahead_and_other_interim_heads() -> None:

@@ -5,12 +5,13 @@ stream by itself.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from pyrbacproxy.dataplane.heads import relayed_trailers, same_trailers
 from pyrbacproxy.dataplane.response_state import ResponseProgress, ResponseState
 from pyrbacproxy.dataplane.sinks import Piece
-from pyrbacproxy.http1.head import Headers, ResponseHead
+from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.http1.response import Response
 from pyrbacproxy.http2.head_block import Fields
@@ -23,6 +24,8 @@ from pyrbacproxy.http2.response_head import (
 from pyrbacproxy.record import ExchangeRecord
 
 _CONTINUE = 100
+# gRPC's PROTOCOL-HTTP2.md; the kind of message follows behind a +.
+_GRPC = b"application/grpc"
 _GO_AHEAD: Fields = [(b":status", b"100")]
 
 
@@ -46,10 +49,36 @@ class FrameSink(Protocol):
         ...
 
 
-class Http2Response(ResponseProgress):
-    """Writes one response to an HTTP/2 client; a `sinks.ClientResponse`. `date` is an HttpDate."""
+def response_to(
+    request: RequestHead, stream: FrameSink, record: ExchangeRecord, *, date: Callable[[], bytes]
+) -> "Http2Response":
+    """What writes the response to this request."""
+    content_type = request.headers.get(b"content-type") or b""
+    return Http2Response(
+        stream,
+        record,
+        date=date,
+        is_head=request.method == b"HEAD",
+        is_grpc=content_type.startswith(_GRPC),
+    )
 
-    __slots__ = ("_date", "_has_gone_ahead", "_head", "_is_head", "_record", "_stream", "_trailers")
+
+class Http2Response(ResponseProgress):
+    """Writes one response to an HTTP/2 client; a `sinks.ClientResponse`. `date` is an HttpDate.
+
+    `is_head`, `is_grpc`: what was asked for.
+    """
+
+    __slots__ = (
+        "_date",
+        "_has_gone_ahead",
+        "_head",
+        "_is_grpc",
+        "_is_head",
+        "_record",
+        "_stream",
+        "_trailers",
+    )
 
     def __init__(
         self,
@@ -58,12 +87,14 @@ class Http2Response(ResponseProgress):
         *,
         date: Callable[[], bytes],
         is_head: bool,
+        is_grpc: bool = False,
     ) -> None:
         super().__init__()
         self._stream = stream
         self._record = record
         self._date = date
         self._is_head = is_head
+        self._is_grpc = is_grpc
         self._has_gone_ahead = False
         # What still waits for the first bytes of its body.
         self._head: Fields | None = None
@@ -73,6 +104,10 @@ class Http2Response(ResponseProgress):
         """An answer of our own instead of the upstream's."""
         self.step(ResponseState.DONE)
         self._record.status = response.status
+        if self._is_grpc:
+            # Its clients show no text, and the end of one may reach them before its status does:
+            # they tell of an unknown error then, and not of a refusal.
+            response = replace(response, body=b"")
         fields = own_fields(response, self._date())
         body = b"" if self._is_head else response.body
         self._record.sent_bytes = len(body)

@@ -19,7 +19,7 @@ from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.http2.errors import Code, MalformedStreamError
 from pyrbacproxy.http2.head_block import Fields
 from pyrbacproxy.http2.outbox import Outbox
-from pyrbacproxy.http2.response import Http2Response
+from pyrbacproxy.http2.response import Http2Response, response_to
 from pyrbacproxy.record import ExchangeRecord
 
 # The upstream is read no more while so much waits for a window, and again when so little does.
@@ -167,8 +167,7 @@ class Http2Stream:
 
     def response_side(self, record: ExchangeRecord, request: RequestHead) -> Http2Response:
         """What writes the response."""
-        is_head = request.method == b"HEAD"
-        return Http2Response(self, record, date=self._services.date, is_head=is_head)
+        return response_to(request, self, record, date=self._services.date)
 
     def pause_reading(self, reason: Reason) -> None:
         """Open the stream's window no further."""
