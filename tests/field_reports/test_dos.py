@@ -195,7 +195,7 @@ def test_fr61_reloads_leave_nothing_behind(lab: Lab, tmp_path: Path) -> None:
     assert open_files(pid) <= files + 2
 
 
-# --- FR62: HTTP/2 (until it is there) -------------------------------------------------
+# --- FR62: HTTP/2 is offered as it should be ------------------------------------------
 
 
 @pytest.mark.parametrize(
