@@ -67,5 +67,6 @@ class Proxies:
             f"--tls-private-key-file={self._serving.combined_file}",
             *more,
         )
-        await program.listens(port)
+        # Its own word: somebody else may have taken the port meanwhile, and would answer there.
+        await program.logged(rf"Listening securely on (127\.0\.0\.1:{port})\b")
         return Proxy(f"127.0.0.1:{port}", program, self._authority)
