@@ -100,7 +100,7 @@ ALLOWED: dict[str, str] = {
     "http1.parser http1.writer peer record",
     "dataplane.listener": "dataplane.client_transport dataplane.deadline dataplane.limits heap",
     "dataplane.deadline": "",
-    "dataplane.dial": "dataplane.limits egress_dial egress_proxy lookup",
+    "dataplane.dial": "dataplane.limits egress_dial egress_proxy",
     "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_state "
     "dataplane.sinks http1.writer",
     "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
@@ -203,8 +203,7 @@ ALLOWED: dict[str, str] = {
     "oidc.discovery": "http1.head oidc.claims",
     "oidc.verifier": "oidc.claims oidc.key_set oidc.settings oidc.token reviews user",
     # its own client, as kube has one: it speaks to a stranger's server, by the same proxies
-    "oidc.fetch": "egress_dial egress_proxy http1.errors http1.head http1.parser http1.writer "
-    "lookup",
+    "oidc.fetch": "egress_dial egress_proxy http1.errors http1.head http1.parser http1.writer",
     "oidc.issuer": "oidc.discovery oidc.fetch oidc.key_set oidc.settings",
     "kube.ttl_cache": "",
     "kube.review_codec": "reviews user",
@@ -306,7 +305,7 @@ ALLOWED: dict[str, str] = {
     "peer": "",
     "user": "",
     "egress_proxy": "",
-    "egress_dial": "egress_proxy",
+    "egress_dial": "egress_proxy lookup",
     "regular_file": "",
     "heap": "",
     "lookup": "",

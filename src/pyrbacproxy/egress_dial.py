@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyrbacproxy.egress_proxy import ProxyAddress
+from pyrbacproxy.lookup import Lookup
 
 _MAX_ANSWER_BYTES = 16_384
 
@@ -38,6 +39,12 @@ class Route:
     def name(self) -> str:
         """The server as certificates and SNI spell it (RFC 6066 §3): without the root's dot."""
         return self.server_name or self.host.removesuffix(".")
+
+
+def lookup_of(route: Route) -> Lookup:
+    """The look-up of the first name on the way: who dials waits for it, before `dial`."""
+    first = route.proxy or route
+    return Lookup(first.host, first.port)
 
 
 async def dial(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pyrbacproxy import egress_dial
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.egress_proxy import ProxyAddress
-from pyrbacproxy.lookup import Lookup
 
 
 class Dialler:
@@ -31,8 +30,7 @@ class Dialler:
         self._is_tls = is_tls
         self._socket_path = socket_path
         self._route = egress_dial.Route(host, port, proxy)
-        first = proxy or self._route
-        self._lookup = Lookup(first.host, first.port)
+        self._lookup = egress_dial.lookup_of(self._route)
         self._context = context
 
     @property

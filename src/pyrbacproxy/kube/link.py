@@ -12,7 +12,7 @@ import ssl
 from functools import partial
 from urllib.parse import urlsplit
 
-from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial
+from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial, lookup_of
 from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, ProxyAddress, proxy_for
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.kube import review_codec, tls_context
@@ -163,9 +163,7 @@ async def open_link(server: ApiServer, proxies: EgressProxies) -> Link:
     # One that the kubeconfig names is taken for loopback addresses as well, as in client-go.
     proxy = server.proxy or proxy_for(proxies, url.scheme, host, port)
     route = Route(host, port, proxy, server_name=server.server_name)
-    first = proxy or route
-    lookup = Lookup(first.host, first.port)
-    return Link(server, Pool(partial(_dial, lookup, route, context)), proxy)
+    return Link(server, Pool(partial(_dial, lookup_of(route), route, context)), proxy)
 
 
 async def _dial(

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import quote, urljoin, urlsplit
 
-from pyrbacproxy.egress_dial import Route, dial
+from pyrbacproxy.egress_dial import Route, dial, lookup_of
 from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, proxy_for
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import LocalProtocolError, RemoteProtocolError
 from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import END, ResponseEvent, ResponseParser, ResponseReceived
-from pyrbacproxy.lookup import Lookup
 
 WHOLE_SECONDS = 30.0
 MAX_BODY_BYTES = 1 << 20
@@ -88,9 +87,8 @@ async def _asked(url: str, context: ssl.SSLContext, proxies: EgressProxies) -> F
     request = writer.own_request(b"GET", target.encode(), authority, (b"Connection", b"close"))
     asking = _Asking(request)
     route = Route(host, port, proxy_for(proxies, "https", host, port))
-    first = route.proxy or route
     try:
-        await Lookup(first.host, first.port).works()
+        await lookup_of(route).works()
         await dial(route, asking, context=context)
         return await asking.answer
     finally:
