@@ -59,7 +59,7 @@ check: setup
 	$(BIN)/python packaging/docs.py --check
 	$(BIN)/pytest --quiet tests/test_project.py
 
-# Puts the flag table into README.md, the module table into ARCHITECTURE.md, and both tables into docs/MIGRATION.md.
+# Puts the flag table into README.md and both tables into docs/MIGRATION.md.
 docs: setup
 	$(BIN)/python packaging/docs.py
 

@@ -1,10 +1,9 @@
-"""Keeps what the documents copy: README's flag list, ARCHITECTURE's modules, MIGRATION's tables.
+"""Keeps what the documents copy: README's flag list, MIGRATION's tables.
 
 `python packaging/docs.py` writes the parts between the marker comments anew; with `--check` it
 writes nothing and ends with 1 when a document is not in step.
 """
 
-import ast
 import re
 import sys
 from collections.abc import Callable
@@ -18,25 +17,6 @@ sys.path.insert(0, str(ROOT))
 from pyrbacproxy.config.flag import Fate, Flag  # noqa: E402 - see above
 from pyrbacproxy.config.flag_table import GROUPS  # noqa: E402 - see above
 from pyrbacproxy.config.flag_text import readme_list  # noqa: E402 - see above
-from tests.test_architecture import PURE, matches, on_disk  # noqa: E402 - found by the path above
-
-
-def module_table() -> str:
-    """One row a module: its job is its docstring's first sentence, a dot marks the pure ones."""
-    rows = ["| | module | its one job |", "|---|---|---|"]
-    rows += [
-        f"| {'●' * matches(name, PURE)} | `{name}` | {job(source)} |"
-        for name, source in sorted(on_disk().items())
-    ]
-    return "\n".join(rows)
-
-
-def job(source: str) -> str:
-    """The first sentence of the module's docstring, on one line, without its full stop."""
-    text = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
-    sentence = re.split(r"\.(?= [A-Z`]|$)", text, maxsplit=1)[0]
-    return sentence.replace("|", r"\|")
-
 
 MIGRATION = ROOT / "packaging" / "migration.yaml"
 VERDICTS = ("same", "better", "different", "ours")
@@ -86,7 +66,6 @@ def _lines(section: str, names: list[str]) -> dict[str, tuple[str, str]]:
 
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("README.md", "flags", readme_list),
-    ("ARCHITECTURE.md", "modules", module_table),
     ("docs/MIGRATION.md", "migration-flags", migration_flags),
     ("docs/MIGRATION.md", "differences", migration_differences),
 )

@@ -1,8 +1,7 @@
-"""The house's rules, executable: who may import whom, what pure means, mirrored tests, small rooms.
+"""The rules of ARCHITECTURE.md, executable: which package may import which, and what pure means.
 
 Every rule is a function from source texts to complaints, so that the rules are tested themselves,
-with planted violations. ARCHITECTURE.md says why they are there; a new module needs a row in
-`ALLOWED`.
+with planted violations.
 """
 
 import ast
@@ -16,311 +15,46 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "pyrbacproxy"
 PREFIX = "pyrbacproxy."
 
-# module → every module of ours that it may import; a star stands for a whole package.
+# package, or module outside one → the packages and modules outside one that it may import
 ALLOWED: dict[str, str] = {
-    # floors 7 and 6: those who know the others
     "__main__": "cli",
-    "cli": "app commands.* config.* observe.log_text observe.logs",
-    "app": "assembly certificates config.settings dataplane.listener observe.line_outlet "
-    "observe.logs opening tls.watched_files",
-    "opening": "admin.health config.settings dataplane.listener node.sockets startup.gate "
-    "startup.watch tls.contexts",
-    "endpoints": "admin.* authn.authenticator authz.authorizer authz.static "
-    "authz.subject_access_review handler kube.reviewer measuring observe.metrics "
-    "observe.process_start record reviews",
-    "measuring": "admin.health admin.status admin.version dataplane.listener handler http1.head "
-    "http1.response observe.exposition observe.gauges observe.metrics tls.watched_files",
-    "certificates": "config.settings tls.*",
-    "assembly": "access admin.* certificates client_protocol endpoints authn.* authz.* "
-    "config.settings dataplane.* egress_proxy handler http1.* http2.* kube.* measuring observe.* "
-    "oidc.* peer record reviews tls.* user",
-    "client_protocol": "dataplane.client_transport dataplane.downstream dataplane.peer_source "
-    "dataplane.secure_transport dataplane.services dataplane.sinks http2.connection http2.errors "
-    "http2.limits http2.prior_knowledge peer tls.client_chain tls.names",
-    "commands.demo": "commands.arguments demo.*",
-    "commands.arguments": "",
-    "commands.terminal": "",
-    "commands.audit": "commands.arguments commands.audit_report node.*",
-    "commands.audit_report": "commands.terminal node.*",
-    "commands.kubelet_config": "commands.arguments commands.kubelet_report commands.terminal "
-    "node.* tls.profiles",
-    "commands.kubelet_report": "commands.terminal node.*",
-    # floor 5
-    "config.values": "",
-    "config.version": "config.values",
-    "config.flag": "config.values",
-    "config.flag_table": "config.flag",
-    "config.options": "config.flag config.flag_table config.values",
-    "config.flag_text": "config.flag config.flag_table config.options config.values",
-    "config.findings": "",
-    "config.address": "config.settings config.values",
-    "config.listening": "config.address config.findings config.options config.settings "
-    "http2.limits tls.contexts tls.names",
-    "config.starting": "config.findings config.options startup.gate",
-    "config.oidc": "config.findings config.options egress_proxy oidc.settings tls.upstream_context "
-    "tls.watched_files",
-    "config.upstream_url": "dataplane.upstream",
-    "config.forwarding": "config.findings config.options config.upstream_url config.values "
-    "dataplane.upstream egress_proxy tls.contexts tls.upstream_context tls.watched_files",
-    "config.yaml_tree": "config.findings",
-    "config.authz_file": "authz.attributes authz.static authz.template authz.template_parser "
-    "authz.template_tokens config.findings config.yaml_tree",
-    "config.pages": "admin.status config.findings config.flag_table config.flag_text "
-    "config.options config.values config.version",
-    "config.settings": "access admin.status authn.identity_headers authz.attributes authz.static "
-    "dataplane.limits dataplane.upstream http2.limits kube.kubeconfig oidc.settings startup.gate "
-    "tls.contexts",
-    "config.complete": "access authn.identity_headers authz.paths config.* dataplane.limits "
-    "egress_proxy kube.kubeconfig regular_file",
-    "access": "authn.authenticator authn.identity_headers authz.attributes authz.authorizer "
-    "authz.paths handler http1.forwarding http1.head http1.response http1.target record "
-    "refusals reviews user",
-    "refusals": "authn.authenticator authz.attributes authz.authorizer handler http1.response "
-    "record reviews",
-    # floor 4
-    "dataplane.limits": "",
-    "dataplane.flow_control": "",
-    "dataplane.pool": "",
-    "dataplane.exchange": "dataplane.malformed dataplane.request_side dataplane.response_state "
-    "dataplane.services dataplane.sinks dataplane.tunnel handler http1.* record",
-    "dataplane.upstream": "dataplane.dial dataplane.heads dataplane.limits dataplane.pool "
-    "dataplane.sinks dataplane.upstream_connection egress_proxy http1.parser",
-    "dataplane.connection": "dataplane.deadline dataplane.limits",
-    "dataplane.upstream_connection": "dataplane.connection dataplane.deadline dataplane.limits "
-    "dataplane.sinks dataplane.switched_upstream "
-    "http1.errors http1.framing http1.head http1.parser http1.writer",
-    "dataplane.secure_transport": "dataplane.client_transport dataplane.deadline dataplane.limits "
-    "dataplane.sinks tls.engine",
-    "dataplane.malformed": "http1.response record",
-    "dataplane.persistence": "dataplane.deadline dataplane.limits dataplane.request_queue "
-    "dataplane.sinks",
-    "dataplane.downstream": "dataplane.decisions dataplane.exchange dataplane.flow_control "
-    "dataplane.half_closed dataplane.malformed dataplane.persistence dataplane.request_queue "
-    "dataplane.response_side dataplane.services dataplane.sinks http1.errors http1.head "
-    "http1.parser http1.writer peer record",
-    "dataplane.listener": "dataplane.client_transport dataplane.deadline dataplane.limits heap",
-    "dataplane.deadline": "",
-    "dataplane.dial": "dataplane.limits egress_dial egress_proxy",
-    "dataplane.half_closed": "dataplane.exchange dataplane.limits dataplane.response_state "
-    "dataplane.sinks http1.writer",
-    "dataplane.heads": "http1.forwarding http1.framing http1.head http1.parser http1.writer",
-    "dataplane.request_side": "dataplane.flow_control dataplane.heads dataplane.services "
-    "dataplane.sinks http1.forwarding http1.framing http1.head record",
-    "dataplane.response_side": "dataplane.heads dataplane.response_state dataplane.services "
-    "dataplane.sinks http1.forwarding http1.head http1.parser http1.response http1.writer record",
-    "dataplane.decision_memory": "handler http1.head http1.parser peer record",
-    "dataplane.services": "dataplane.decision_memory dataplane.heads dataplane.limits "
-    "dataplane.sinks handler http1.head "
-    "record",
-    "dataplane.response_state": "",
-    "dataplane.socket_options": "",
-    "dataplane.switched_upstream": "dataplane.connection dataplane.limits dataplane.sinks "
-    "dataplane.socket_options",
-    "dataplane.tunnel": "dataplane.services dataplane.sinks record",
-    "dataplane.sinks": "dataplane.flow_control dataplane.response_state http1.framing http1.head "
-    "http1.parser http1.response record",
-    "dataplane.client_transport": "dataplane.connection dataplane.limits dataplane.sinks "
-    "dataplane.socket_options",
-    "dataplane.decisions": "dataplane.decision_memory dataplane.exchange dataplane.services "
-    "dataplane.sinks handler http1.errors http1.parser http1.response peer record reviews",
-    "dataplane.peer_source": "peer tls.client_chain",
-    "dataplane.request_queue": "http1.errors http1.parser",
-    "http2.upstream_heads": "http1.errors http1.head http1.head_bytes http1.parser",
-    "http2.upstream_greeting": "",
-    "http2.upstream_stream": "dataplane.deadline dataplane.limits dataplane.sinks http1.errors "
-    "http1.framing http1.head http1.parser http2.upstream_heads",
-    "http2.upstream_decoder": "http2.errors http2.head_block",
-    "http2.upstream_connection": "dataplane.connection dataplane.deadline dataplane.limits "
-    "http2.errors http2.frames http2.h2_library http2.upstream_decoder http2.upstream_heads "
-    "http2.upstream_stream",
-    "http2.upstream_connector": "dataplane.dial dataplane.limits dataplane.sinks "
-    "dataplane.upstream dataplane.upstream_connection http2.upstream_connection "
-    "http2.upstream_greeting http2.upstream_heads",
-    "http2.limits": "",
-    "http2.errors": "",
-    "http2.frames": "http2.errors",
-    "http2.head_block": "http2.errors",
-    "http2.budget": "",
-    "http2.outbox": "dataplane.sinks",
-    "http2.h2_library": "http2.head_block",
-    "http2.engine": "http2.errors http2.frames http2.head_block http2.h2_library http2.limits",
-    "http2.request_head": "http1.errors http1.head http1.head_bytes http1.parser http1.response "
-    "http2.errors http2.head_block",
-    "http2.response_head": "dataplane.heads http1.errors http1.forwarding http1.framing "
-    "http1.head http1.parser http1.response http2.head_block",
-    "http2.response": "dataplane.heads dataplane.response_state dataplane.sinks http1.head "
-    "http1.parser http1.response http2.head_block http2.response_head record",
-    "http2.stream": "dataplane.deadline dataplane.exchange dataplane.flow_control "
-    "dataplane.services dataplane.sinks http1.errors http1.framing http1.head http2.errors "
-    "http2.head_block http2.outbox http2.response record",
-    "http2.streams": "dataplane.sinks http2.budget http2.engine http2.errors http2.head_block "
-    "http2.stream",
-    "http2.requests": "dataplane.decisions dataplane.malformed dataplane.services http1.errors "
-    "http1.parser http1.response http2.errors http2.head_block http2.request_head "
-    "http2.response http2.stream peer",
-    "http2.patience": "dataplane.deadline dataplane.limits",
-    "http2.connection": "dataplane.services dataplane.sinks "
-    "http2.budget http2.engine http2.errors http2.frames http2.intake http2.limits http2.patience "
-    "http2.requests http2.streams peer",
-    "http2.intake": "http2.budget http2.engine http2.errors http2.frames http2.request_head "
-    "http2.requests http2.stream http2.streams",
-    "http2.prior_knowledge": "dataplane.deadline dataplane.limits dataplane.sinks http2.frames",
-    "admin.pages": "admin.access admin.flagz admin.health admin.status admin.statusz "
-    "admin.negotiation admin.version handler http1.head http1.response record refusals reviews",
-    "admin.access": "admin.attributes authn.authenticator authz.attributes authz.authorizer "
-    "authz.static handler record refusals reviews",
-    "admin.status": "",
-    "admin.structured": "",
-    "admin.negotiation": "admin.structured handler http1.head http1.response http1.target",
-    "admin.statusz": "admin.negotiation admin.status admin.structured handler http1.response",
-    "admin.flagz": "admin.negotiation admin.status admin.statusz admin.structured handler "
-    "http1.response",
-    "admin.health": "handler http1.response http1.target",
-    "admin.version": "admin.status admin.structured http1.head http1.response",
-    "admin.attributes": "authz.attributes http1.head http1.target reviews user",
-    "authn.authenticator": "handler http1.head reviews user",
-    "authn.client_certificate": "authn.authenticator handler peer reviews user",
-    "authn.bearer_token": "authn.authenticator handler http1.head reviews user",
-    "authn.identity_headers": "http1.forwarding http1.head user",
-    # floor 3
-    "handler": "http1.head http1.response http1.target peer record reviews user",
-    "authz.attributes": "authz.template http1.head http1.target reviews user",
-    "authz.authorizer": "authz.attributes reviews",
-    "authz.static": "authz.attributes authz.authorizer reviews",
-    "authz.subject_access_review": "authz.attributes authz.authorizer reviews",
-    "authz.paths": "",
-    "authz.template": "",
-    "authz.template_tokens": "",
-    "authz.template_literals": "",
-    "authz.template_parts": "authz.template",
-    "authz.template_functions": "authz.template authz.template_parts",
-    "authz.template_format": "authz.template authz.template_parts",
-    "authz.template_parser": "authz.template authz.template_*",
-    "oidc.settings": "egress_proxy",
-    "oidc.claims": "oidc.settings user",
-    "oidc.key_set": "oidc.claims oidc.settings",
-    "oidc.token": "oidc.claims oidc.key_set oidc.settings user",
-    "oidc.discovery": "http1.head oidc.claims",
-    "oidc.verifier": "oidc.claims oidc.key_set oidc.settings oidc.token reviews user",
-    # its own client, as kube has one: it speaks to a stranger's server, by the same proxies
-    "oidc.fetch": "egress_dial egress_proxy http1.errors http1.head http1.parser http1.writer",
-    "oidc.issuer": "oidc.discovery oidc.fetch oidc.key_set oidc.settings",
-    "kube.ttl_cache": "",
-    "kube.review_codec": "reviews user",
-    "kube.attempt": "reviews",
-    "kube.token_expiry": "",
-    "kube.lifetimes": "kube.token_expiry reviews",
-    "kube.stale_reviews": "kube.attempt kube.token_expiry kube.ttl_cache reviews",
-    "kube.fair_bucket": "",
-    "kube.tls_context": "",
-    "kube.credential_files": "regular_file",
-    "kube.impersonation": "",
-    "kube.kubeconfig_document": "kube.credential_files",
-    "kube.exec_plugin": "kube.credential_files kube.kubeconfig_document kube.tls_context",
-    "kube.kubeconfig_user": "kube.credential_files kube.exec_plugin kube.impersonation "
-    "kube.tls_context",
-    "kube.kubeconfig": "egress_proxy kube.credential_files kube.kubeconfig_document "
-    "kube.kubeconfig_user kube.tls_context regular_file",
-    "kube.resolve_kubeconfig": "kube.credential_files kube.exec_plugin kube.impersonation "
-    "kube.kubeconfig_document kube.tls_context regular_file",
-    "kube.credentials": "egress_proxy kube.credential_files kube.kubeconfig kube.tls_context "
-    "regular_file",
-    "kube.turns": "kube.fair_bucket",
-    "kube.post": "egress_proxy http1.writer kube.review_codec reviews",
-    "kube.reply": "http1.head http1.parser",
-    "kube.connection": "http1.errors kube.reply",
-    "kube.pool": "kube.connection",
-    "kube.link": "egress_dial egress_proxy http1.errors kube.attempt kube.connection "
-    "kube.kubeconfig kube.pool kube.post kube.reply kube.review_codec kube.tls_context "
-    "lookup reviews",
-    "kube.api_client": "kube.attempt kube.credentials kube.kubeconfig kube.link "
-    "kube.review_codec kube.turns reviews",
-    "kube.no_api_server": "reviews",
-    "kube.reviewer": "kube.attempt kube.kubeconfig kube.lifetimes kube.stale_reviews "
-    "kube.ttl_cache reviews",
-    # floors 2 and 1
-    "node.facts": "node.kubelet_settings",
-    "node.findings": "",
-    "node.pods": "",
-    "node.host_files": "",
-    "node.sockets": "node.facts node.pods",
-    "node.manifests": "node.documents node.facts node.host_files",
-    "node.certificates": "node.facts tls.certificate tls.pem",
-    "node.legacy": "node.documents node.facts node.host_files node.pods node.static_pods",
-    "node.scrape": "node.certificates node.facts",
-    "node.survey": "node.*",
-    "node.static_pods": "node.facts node.findings node.sidecar",
-    "node.serving": "node.facts node.findings node.sidecar node.static_pods",
-    "node.lifetimes": "node.facts node.findings",
-    "node.audit": "node.facts node.findings node.lifetimes node.serving node.static_pods",
-    "node.documents": "",
-    "node.kubelet_settings": "node.documents",
-    "node.kubelet_fields": "node.documents",
-    "node.kubelet_request": "node.documents",
-    "node.kubelet_config": "node.documents node.kubelet_fields node.kubelet_settings",
-    "node.sidecar": "node.documents node.kubelet_settings",
-    "startup.gate": "",
-    "startup.inotify": "",
-    "startup.watch": "startup.gate startup.inotify",
-    "tls.names": "",
-    "tls.profiles": "tls.names",
-    "tls.certificate": "",
-    "tls.contexts": "tls.certificate tls.client_chain tls.names tls.pem tls.watched_files",
-    "tls.engine": "",
-    "tls.client_chain": "peer tls.certificate tls.pem",
-    "tls.reloader": "tls.client_chain tls.contexts tls.watched_files",
-    "tls.upstream_context": "tls.certificate tls.contexts tls.pem tls.watched_files",
-    "tls.pem": "",
-    "tls.watched_files": "regular_file",
-    "observe.process_start": "",
-    "observe.decision_log": "observe.flood observe.logs record",
-    "observe.logs": "observe.flood observe.log_text observe.patient_stream",
-    "observe.patient_stream": "",
-    "observe.log_text": "",
-    "observe.access_log": "observe.log_text observe.metrics record",
-    "observe.access_log_writer": "observe.access_log observe.flood observe.line_outlet "
-    "observe.logs record",
-    "observe.line_outlet": "observe.logs observe.patient_stream regular_file",
-    "observe.flood": "",
-    "observe.metrics": "record",
-    "observe.gauges": "",
-    "observe.families": "observe.gauges observe.metrics record",
-    "observe.exposition": "observe.families observe.gauges observe.metrics",
-    "observe.loop_lag": "observe.metrics record",
-    "reviews": "user",
-    "http1.errors": "",
-    "http1.head": "http1.errors",
-    "http1.target": "http1.errors",
-    "http1.framing": "http1.errors http1.head",
-    "http1.parser": "http1.body http1.errors http1.framing http1.head http1.head_bytes "
-    "http1.target",
-    "http1.head_bytes": "http1.errors http1.forwarding http1.framing http1.head http1.llhttp "
-    "http1.target",
-    "http1.writer": "http1.errors http1.framing http1.head http1.response",
-    "http1.forwarding": "http1.head",
-    "http1.response": "http1.head",
-    "http1.body": "http1.errors http1.framing http1.head http1.llhttp",
-    "http1.llhttp": "http1.errors http1.head",
-    "record": "",
-    "peer": "",
-    "user": "",
-    "egress_proxy": "",
+    "cli": "app commands config observe",
+    "app": "assembly certificates config dataplane observe opening tls",
+    "assembly": "access admin authn authz certificates client_protocol config dataplane "
+    "endpoints handler http2 kube measuring observe oidc record tls",
+    "certificates": "config tls",
+    "endpoints": "admin authn authz handler kube measuring observe record reviews",
+    "opening": "admin config dataplane node startup tls",
+    "config": "access admin authn authz dataplane egress_proxy http2 kube oidc regular_file "
+    "startup tls",
+    "measuring": "admin dataplane handler http1 observe tls",
+    "access": "authn authz handler http1 record refusals reviews",
+    "admin": "authn authz handler http1 record refusals reviews user",
+    "client_protocol": "dataplane http2 peer tls",
+    "http2": "dataplane http1 peer record",
+    "refusals": "authn authz handler http1 record reviews",
+    "authn": "handler http1 peer reviews user",
+    "commands": "demo node tls",
+    "dataplane": "egress_dial egress_proxy handler heap http1 peer record reviews tls",
+    "authz": "http1 reviews user",
+    "demo": "reviews user",
+    "handler": "http1 peer record reviews",
+    "kube": "egress_dial egress_proxy http1 lookup regular_file reviews user",
+    "node": "tls",
+    "oidc": "egress_dial egress_proxy http1 reviews user",
     "egress_dial": "egress_proxy lookup",
-    "regular_file": "",
+    "observe": "record regular_file",
+    "reviews": "user",
+    "tls": "peer regular_file",
+    "egress_proxy": "",
     "heap": "",
+    "http1": "",
     "lookup": "",
-    # the demo stands apart
-    "demo.pki": "",
-    "demo.label_selector": "",
-    "demo.rbac": "demo.label_selector reviews user",
-    "demo.documents": "",
-    "demo.impersonation": "demo.tokens reviews user",
-    "demo.manifests": "demo.documents demo.label_selector demo.rbac",
-    "demo.tokens": "reviews user",
-    "demo.api_server": "demo.documents demo.impersonation demo.rbac demo.tokens reviews user",
-    "demo.crio_metrics": "",
-    "demo.crio": "demo.crio_metrics",
-    "demo.scene": "demo.pki demo.tokens",
+    "peer": "",
+    "record": "",
+    "regular_file": "",
+    "startup": "",
+    "user": "",
 }
 
 # Pure modules take values and return values; a package's name stands for all its modules.
@@ -365,11 +99,6 @@ WORLDLY_CALLS = {
 MAY_CREATE_TASKS = "app opening kube.reviewer dataplane.* http2.*"
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 
-MODULE_LINES = 400
-CLASS_LINES = 250
-FUNCTION_LINES = 50
-NESTING = 3
-
 Modules = Mapping[str, str]  # name without the prefix → source text
 
 
@@ -409,22 +138,20 @@ def called(node: ast.Call) -> str:
     return ".".join(ast.unparse(node.func).split(".")[-2:])
 
 
-def lines(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
 # --- rules ----------------------------------------------------------------------------
 
 
 def edges_outside_the_table(modules: Modules) -> Iterator[str]:
     for name, source in modules.items():
-        if name not in ALLOWED:
-            yield f"{name} has no row in ALLOWED"
+        package = name.partition(".")[0]
+        if package not in ALLOWED:
+            yield f"{package} has no row in ALLOWED"
             continue
         if any(found.startswith(".") for found in imported(source)):
             yield f"{name} imports relatively"
+        allowed = {package, *ALLOWED[package].split()}
         for used in sorted(our_imports(source, modules)):
-            if not matches(used, ALLOWED[name]):
+            if used.partition(".")[0] not in allowed:
                 yield f"{name} must not import {used}"
 
 
@@ -506,45 +233,6 @@ def bare_excepts(modules: Modules) -> Iterator[str]:
                 yield f"{name} has a bare except in line {node.lineno}"
 
 
-def big_rooms(modules: Modules) -> Iterator[str]:
-    for name, source in modules.items():
-        if (count := len(source.splitlines())) > MODULE_LINES:
-            yield f"{name} has {count} lines"
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ClassDef) and lines(node) > CLASS_LINES:
-                yield f"{name}.{node.name} has {lines(node)} lines"
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if lines(node) > FUNCTION_LINES:
-                    yield f"{name}.{node.name} has {lines(node)} lines"
-                if (depth := nesting(node.body)) > NESTING:
-                    yield f"{name}.{node.name} is nested {depth} deep"
-
-
-def nesting(body: list[ast.stmt]) -> int:
-    """How deep choices and loops stand in each other; `with` is neither, nor is elif in its if."""
-    deepest = 0
-    for statement in body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        step = not isinstance(statement, ast.With | ast.AsyncWith)
-        inner = [nesting(block) + step for block in blocks(statement)]
-        deepest = max([deepest, *inner])
-    return deepest
-
-
-def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The blocks of a compound statement, those of its elif parts included."""
-    for field in ("body", "orelse", "finalbody"):
-        block = getattr(statement, field, [])
-        is_elif = field == "orelse" and len(block) == 1 and isinstance(block[0], ast.If)
-        if is_elif and isinstance(statement, ast.If):
-            yield from blocks(block[0])
-        elif block:
-            yield block
-    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        yield part.body
-
-
 def vague_names(modules: Modules) -> Iterator[str]:
     for name, source in modules.items():
         last = name.rpartition(".")[2]
@@ -579,7 +267,6 @@ RULES: list[Callable[[Modules], Iterator[str]]] = [
     impurities,
     stray_tasks,
     bare_excepts,
-    big_rooms,
     vague_names,
     unread_settings,
 ]
@@ -597,27 +284,12 @@ def test_package_files_are_empty() -> None:
     assert [path for path in SOURCE.rglob("__init__.py") if path.read_bytes()] == []
 
 
-def test_each_module_has_its_mirror() -> None:
-    """`a/b.py` is tested by `tests/a/test_b.py`, which imports it; `__main__` by conformance."""
-    missing = []
-    for name in on_disk():
-        if name == "__main__":
-            continue
-        package, _, last = name.rpartition(".")
-        mirror = ROOT / "tests" / package.replace(".", "/") / f"test_{last}.py"
-        uses = set(imported(mirror.read_text())) if mirror.exists() else set()
-        if not any(f"{found}.".startswith(f"{PREFIX}{name}.") for found in uses):
-            missing.append(str(mirror.relative_to(ROOT)))
-    assert missing == []
-
-
-def test_the_table_names_nothing_that_is_gone() -> None:
+def test_the_tables_name_nothing_that_is_gone() -> None:
     modules = on_disk()
-    assert [name for name in ALLOWED if name not in modules] == []
-    used = {
-        pattern for row in (*ALLOWED.values(), PURE, MAY_CREATE_TASKS) for pattern in row.split()
-    }
-    assert [name for name in sorted(used) if not any(fnmatch(m, name) for m in modules)] == []
+    packages = {name.partition(".")[0] for name in modules}
+    assert sorted({*ALLOWED, *" ".join(ALLOWED.values()).split()} - packages) == []
+    patterns = f"{PURE} {MAY_CREATE_TASKS}".split()
+    assert [one for one in patterns if not any(fnmatch(name, one) for name in modules)] == []
 
 
 # --- the rules themselves -------------------------------------------------------------
@@ -648,10 +320,10 @@ PLANTED: dict[str, tuple[Callable[[Modules], Iterator[str]], dict[str, str], str
         {"http1.head": "from .errors import ProtocolError"},
         "http1.head imports relatively",
     ),
-    "a module without a row": (
+    "a package without a row": (
         edges_outside_the_table,
-        {"http1.extra": ""},
-        "http1.extra has no row in ALLOWED",
+        {"extra.module": ""},
+        "extra has no row in ALLOWED",
     ),
     "a circle of modules": (
         circles,
@@ -703,22 +375,6 @@ PLANTED: dict[str, tuple[Callable[[Modules], Iterator[str]], dict[str, str], str
         {"cli": "try:\n    pass\nexcept:\n    pass"},
         "cli has a bare except in line 3",
     ),
-    "a long module": (big_rooms, {"cli": "\n" * 401}, "cli has 401 lines"),
-    "a long class": (
-        big_rooms,
-        {"cli": "class C:\n" + "    x = 1\n" * 250},
-        "cli.C has 251 lines",
-    ),
-    "a long function": (
-        big_rooms,
-        {"cli": "def f():\n" + "    x = 1\n" * 50},
-        "cli.f has 51 lines",
-    ),
-    "a deep function": (
-        big_rooms,
-        {"cli": "def f():\n for a in b:\n  if a:\n   while a:\n    try: pass\n    finally: pass"},
-        "cli.f is nested 4 deep",
-    ),
     "a vague name": (vague_names, {"kube.utils": ""}, "kube.utils has a name that says nothing"),
     "a re-export": (vague_names, {"kube.reviewer": "__all__ = ['x']"}, "kube.reviewer re-exports"),
     "a setting without effect": (
@@ -746,10 +402,6 @@ CLEAN = {
     },
     "a pure module with pure libraries": {
         "http1.head": "import re, enum\nfrom hashlib import sha256"
-    },
-    "a full function": {"cli": "def f():\n" + "    x = 1\n" * 49},
-    "elif is no deeper": {
-        "cli": "def f():\n for a in b:\n  for c in a:\n   if a: x\n   elif b: y\n   else: z"
     },
     "a setting that is read": {
         "kube.kubeconfig": "class KubeSettings:\n    qps: float = 1.0",
