@@ -71,7 +71,7 @@ def test_links_between_documents_lead_somewhere() -> None:
         f"{path.name}: {link}"
         for path in [
             *ROOT.glob("*.md"),
-            *ROOT.glob("docs/*.md"),
+            *ROOT.glob("docs/**/*.md"),
             *ROOT.glob("benchmarks/*.md"),
             *ROOT.glob("deploy/*/*.md"),
         ]

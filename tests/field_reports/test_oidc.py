@@ -102,7 +102,7 @@ def test_u25_a_good_token_that_may_comes_through_with_its_user(oidc: Oidc) -> No
     (access,) = oidc.lab.api.asked
     assert access.kind == "access"
     assert access.spec["user"] == "alice"
-    # D21: nobody is put into system:authenticated.
+    # Reference 3.4: `system:authenticated` is not added in OIDC mode.
     assert access.spec["groups"] == ["dev", "ops"]
     assert access.spec["extra"] == {"authentication.kubernetes.io/credential-id": ["JTI=id-7"]}
 

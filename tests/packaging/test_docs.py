@@ -31,7 +31,7 @@ def _docs() -> ModuleType:
             "no verdict: sec",
         ),
         ("migration_differences", ("  D8: better\n", ""), "nothing about D8"),
-        ("migration_differences", ("  D8: better\n", "  D8: better\n  D99: same\n"), "no D99"),
+        ("migration_differences", ("  D8: better\n", "  D8: better\n  Q1: same\n"), "no Q1"),
         ("migration_differences", ("  D8: better\n", "  D8: worse\n"), "no verdict: D8"),
     ],
 )

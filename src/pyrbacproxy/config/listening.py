@@ -30,7 +30,7 @@ def listen_address(options: Options, flag: str, findings: Findings) -> Address |
 
 
 def check_listeners(options: Options, findings: Findings) -> None:
-    """One listener at least, and a line for each deprecated way to listen (D23)."""
+    """One listener at least, and a line for each deprecated way to listen (reference 1.2)."""
     secure, insecure = (
         options.text("secure-listen-address"),
         options.text("insecure-listen-address"),

@@ -69,7 +69,7 @@ def refusal(claims: Claims, settings: OidcSettings, now: float) -> str:
 
 
 def user(claims: Claims, settings: OidcSettings) -> UserInfo | Refused:
-    """Who it is. `system:authenticated` is not added in OIDC mode (D21)."""
+    """Who it is. `system:authenticated` is not added in OIDC mode (reference 3.4)."""
     name = claims.get(settings.username_claim)
     if not _is_text(name) or not name:
         return Refused("the username claim is no text")
