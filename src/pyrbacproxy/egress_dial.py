@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.lookup import Lookup
+from pyrbacproxy.tls.client_context import client_context
 
 _MAX_ANSWER_BYTES = 16_384
 
@@ -93,18 +94,9 @@ async def _connect_to_proxy(
     context = None
     if proxy.scheme == "https":
         # In a thread: the system's roots are many.
-        context = await asyncio.to_thread(_system_roots)
+        context = await asyncio.to_thread(client_context)
     route = Route(proxy.host, proxy.port)
     return await _connect(make_protocol, route, context, handshake_seconds)
-
-
-def _system_roots() -> ssl.SSLContext:
-    # Not the library's default context: from Python 3.13 on that one refuses certificates that Go
-    # takes, such as those without an authority key identifier.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    context.load_default_certs()
-    return context
 
 
 async def _tunnel(
