@@ -129,7 +129,8 @@ async def test_dec_n10_a_unix_socket(tmp_path: Path) -> None:
     )
     async with await asyncio.start_unix_server(answer, path):
         assert await heard(to_upstream) == HELLO
-    with pytest.raises(DialError, match=f"{path}: Connection refused"):
+    # Python 3.13 removes the socket's file.
+    with pytest.raises(DialError, match=f"{path}: (Connection refused|No such file or directory)"):
         await to_upstream.dial(Talker())
 
 
