@@ -20,6 +20,7 @@ class Talker(asyncio.Protocol):
     def __init__(self) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport | None = None
+        self.is_left = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transport by their methods alone.
@@ -28,6 +29,10 @@ class Talker(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.answer.set_result(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.is_left.set()
 
 
 class World:

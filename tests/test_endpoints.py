@@ -25,7 +25,7 @@ from pyrbacproxy.endpoints import (
 )
 from pyrbacproxy.handler import Respond
 from pyrbacproxy.observe.metrics import Metrics
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.record import ExchangeRecord, Failure
 from pyrbacproxy.reviews import (
     Answer,
     BearerToken,
@@ -182,12 +182,12 @@ def test_the_last_review_says_whether_the_api_server_is_there() -> None:
 
 def test_the_last_exchange_says_whether_the_upstream_is_there() -> None:
     watch = UpstreamWatch()
-    lost = ExchangeRecord("p", "GET", "/", failure="upstream refused the connection")
-    gone = ExchangeRecord("p", "GET", "/", failure="client gone")
+    lost = ExchangeRecord("p", "GET", "/", failure=Failure.REFUSED, cause="up:1: why")
+    gone = ExchangeRecord("p", "GET", "/", failure=Failure.CLIENT_GONE)
     answered = ExchangeRecord("p", "GET", "/", upstream_answered_at=1.0)
     faults = []
     for record in (gone, lost, gone, answered):
         watch.observe(record)
         faults.append(watch.fault)
-    said = "upstream refused the connection, at the last request"
+    said = "upstream refused the connection (up:1: why), at the last request"
     assert faults == ["", said, said, ""]

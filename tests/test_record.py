@@ -6,7 +6,7 @@ from pyrbacproxy.record import Decided, ExchangeRecord, Note, Outcome
 def test_a_record_begins_with_nothing_reached() -> None:
     record = ExchangeRecord("192.0.2.1", "GET", "/metrics")
     assert record.decided is None
-    assert (record.status, record.failure) == (0, "")
+    assert (record.status, record.failure) == (0, None)
     instants = (record.started_at, record.decided_at, record.upstream_answered_at, record.ended_at)
     assert instants == (0.0, 0.0, 0.0, 0.0)
     record.decided = Decided(Outcome.DENIED, "alice", "token", "review", (Note(2, "why"),))

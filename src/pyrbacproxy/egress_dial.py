@@ -1,12 +1,15 @@
 """One new outgoing connection: plain or TLS, straight or through an egress proxy (D34)."""
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.lookup import Lookup
+from pyrbacproxy.tls.client_context import client_context
 
 _MAX_ANSWER_BYTES = 16_384
 
@@ -39,6 +42,51 @@ class Route:
     def name(self) -> str:
         """The server as certificates and SNI spell it (RFC 6066 §3): without the root's dot."""
         return self.server_name or self.host.removesuffix(".")
+
+
+# OpenSSL's reasons that are riddles; {server} is the component that was connected to.
+_PLAIN = "wrong version number: does {server} speak plain HTTP?"
+_NO_VERSION = "no TLS version in common: 1.2 is the lowest that is used"
+_CERTIFICATE_REFUSED = "{server} refused our client certificate"
+_TLS_WORDS = {
+    "WRONG_VERSION_NUMBER": _PLAIN,
+    # What OpenSSL from 3.2 on makes of text in the place of a record.
+    "RECORD_LAYER_FAILURE": _PLAIN,
+    "PACKET_LENGTH_TOO_LONG": _PLAIN,
+    "TLSV1_ALERT_PROTOCOL_VERSION": _NO_VERSION,
+    "UNSUPPORTED_PROTOCOL": _NO_VERSION,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "{server} refused the handshake: no cipher suite in common, "
+    "or it wants a client certificate",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "{server} wants a client certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": _CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CERTIFICATE_REFUSED,
+    "TLSV1_UNRECOGNIZED_NAME": "{server} has no certificate for this name",
+}
+
+
+def in_words(error: OSError | UnicodeError, server: str) -> str:
+    """Why a connection to `server` ("the upstream") could not be made, for a log.
+
+    Names, addresses and the system's or OpenSSL's words; nothing that the server said.
+    """
+    if isinstance(error, UnicodeError):
+        return "the name cannot be looked up: it is no name for DNS"
+    if isinstance(error, socket.gaierror):
+        return f"the name cannot be looked up: {error.strerror}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        # An error that OpenSSL didn't make has neither attribute.
+        message = getattr(error, "verify_message", "") or str(error)
+        return f"certificate not trusted: {message.removesuffix('.')}"
+    if isinstance(error, ssl.SSLError):
+        reason = getattr(error, "reason", "") or str(error)
+        words = _TLS_WORDS.get(reason, reason.lower().replace("_", " "))
+        return f"TLS: {words.format(server=server)}"
+    if error.errno is not None:
+        # Not `strerror`, into which the loop writes the address again.
+        return os.strerror(error.errno)
+    return str(error) or f"{server} closed the connection"
 
 
 def lookup_of(route: Route) -> Lookup:
@@ -93,18 +141,9 @@ async def _connect_to_proxy(
     context = None
     if proxy.scheme == "https":
         # In a thread: the system's roots are many.
-        context = await asyncio.to_thread(_system_roots)
+        context = await asyncio.to_thread(client_context)
     route = Route(proxy.host, proxy.port)
     return await _connect(make_protocol, route, context, handshake_seconds)
-
-
-def _system_roots() -> ssl.SSLContext:
-    # Not the library's default context: from Python 3.13 on that one refuses certificates that Go
-    # takes, such as those without an authority key identifier.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    context.load_default_certs()
-    return context
 
 
 async def _tunnel(

@@ -132,8 +132,9 @@ class UpstreamWatch:
         """Look at one exchange."""
         if record.upstream_answered_at:
             self.fault = ""
-        elif record.failure.startswith("upstream"):
-            self.fault = f"{record.failure}, at the last request"
+        elif record.failure is not None and record.failure.reason:
+            cause = f" ({record.cause})" if record.cause else ""
+            self.fault = f"{record.failure}{cause}, at the last request"
 
 
 def running_program(settings: PageSettings) -> Program:

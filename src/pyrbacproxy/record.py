@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,52 @@ class Outcome(StrEnum):
     UNAUTHENTICATED = "unauthenticated"
     REFUSED = "refused"  # other 3xx/4xx of our own: path, framing, redirect
     ERROR = "error"  # a review failed, or our own fault
+
+
+class Failure(StrEnum):
+    """Why an exchange failed; the values are the words of the logs, nothing from the wire.
+
+    `reason` is the metric label of a failure on the upstream's side, "" for others.
+    """
+
+    reason: str
+
+    def __new__(cls, words: str, reason: str = "") -> Self:
+        """A member, of its words and its label."""
+        self = str.__new__(cls, words)
+        self._value_ = words
+        self.reason = reason
+        return self
+
+    CLIENT_GONE = "client gone"
+    CLIENT_STALLED = "client stalled"
+    CLIENT_STOPPED_READING = "client stopped reading"
+    MALFORMED_REQUEST = "malformed request"
+    MALFORMED_BODY = "malformed request body"
+    CUT_AT_SHUTDOWN = "cut at shutdown"
+
+    # There was no connection to the upstream.
+    NO_UPSTREAM = "no usable upstream", "unusable"
+    NAME_NOT_FOUND = "upstream's name not found", "name_not_found"
+    REFUSED = "upstream refused the connection", "refused"
+    TLS_FAILED = "TLS with the upstream failed", "tls_error"
+    NOT_TRUSTED = "upstream's certificate not trusted", "untrusted_certificate"
+    TUNNEL_REFUSED = "egress proxy refused the tunnel", "tunnel_refused"
+    NO_HTTP2 = "upstream does not speak HTTP/2", "no_http2"
+    NO_CONNECTION = "no connection to the upstream", "no_connection"
+    CONNECT_TIMEOUT = "upstream did not answer the connection in time", "connect_timeout"
+    # The request is nothing for this upstream.
+    NO_UPGRADE = "no upgrade over HTTP/2", "no_upgrade"
+    HEAD_TOO_LARGE = "request head too large for the upstream", "head_too_large"
+    # The connection or stream ended before the response did.
+    CLOSED_EARLY = "upstream closed early", "closed_early"
+    CONNECTION_LOST = "upstream connection lost", "connection_lost"
+    CONNECTION_CLOSED = "upstream connection closed", "connection_closed"
+    STREAM_REFUSED = "upstream refused the stream", "stream_refused"
+    STREAM_RESET = "upstream reset the stream", "stream_reset"
+    BROKE_HTTP = "upstream broke HTTP", "malformed_response"
+    WRITE_STALL = "upstream stopped reading", "write_stall"
+    UNWANTED_SWITCH = "upstream switched protocols", "unwanted_switch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +105,8 @@ class Decided:
 class ExchangeRecord:
     """One request with its response. Instants are monotonic seconds, 0.0 when never reached.
 
-    `status` is what the client got, 0 when it got no response head. `failure` is "" or a few plain
-    words (upstream refused, client gone, truncated ...) without any text from the wire.
+    `status` is what the client got, 0 when it got no response head. `cause` says more of a
+    `failure` on the upstream's side, for the log: address and error, nothing from the wire.
     `waited_for` names the kinds of review that the decision had to wait for; answers that were
     remembered are not among them.
     """
@@ -75,5 +122,6 @@ class ExchangeRecord:
     ended_at: float = 0.0
     received_bytes: int = 0
     sent_bytes: int = 0
-    failure: str = ""
+    failure: Failure | None = None
+    cause: str = ""
     waited_for: tuple[str, ...] = ()

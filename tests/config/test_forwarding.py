@@ -122,12 +122,20 @@ def test_nothing_that_is_bad_hides_a_bad_file(pki: Path, url: str) -> None:
     assert len(flags) == (3 if url == "https://h" else 4)
 
 
-@pytest.mark.parametrize("words", [(), ("--upstream=localhost:1",), ("--upstream=ftp://h",)])
+@pytest.mark.parametrize("words", [(), ("--upstream=http:h",), ("--upstream=ftp://h",)])
 def test_an_upstream_that_cannot_be_reached_is_only_warned_about(words: tuple[str, ...]) -> None:
     settings, findings = upstream(*words)
     assert settings.scheme == ""
     assert findings.problems == []
     assert "every forwarded request answers 502" in findings.warnings[0]
+
+
+def test_fr97_a_missing_scheme_ends_the_start() -> None:
+    _, findings = upstream("--upstream=localhost:9100")
+    assert findings.warnings == []
+    assert findings.problems == [
+        "--upstream=localhost:9100: the scheme is missing; did you mean http://localhost:9100/?"
+    ]
 
 
 def test_tls_flags_without_tls_are_told(pki: Path) -> None:

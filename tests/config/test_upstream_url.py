@@ -1,5 +1,7 @@
 """Against Go's `url.Parse`, as far as an upstream's URL goes."""
 
+import re
+
 import pytest
 
 from pyrbacproxy.config.upstream_url import parse
@@ -37,7 +39,8 @@ def test_the_parts_of_a_url(text: str, expected: UpstreamSettings) -> None:
         "/path",
         "host/path",
         "//host",
-        "localhost:8080",
+        "localhost:",
+        "me:8080@h",
         "http:",
         "http://",
         "http:///x",
@@ -56,7 +59,7 @@ def test_what_go_parses_but_cannot_be_reached_has_no_scheme(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("127.0.0.1:8080", "first path segment must not hold a colon"),
+        ("127.0.0.1:9537/a:b@c", "first path segment must not hold a colon"),
         ("http://[::1", r"missing '\]' in host"),
         ("http://[", r"missing '\]' in host"),
         ("http://[::1]8080", "invalid port"),
@@ -131,4 +134,21 @@ def test_dec_n10_a_unix_socket(text: str, path: str) -> None:
 )
 def test_dec_n10_what_is_no_unix_socket(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("localhost:9100", "http://localhost:9100/"),
+        ("127.0.0.1:9100", "http://127.0.0.1:9100/"),
+        ("[::1]:9100", "http://[::1]:9100/"),
+        ("my_host.svc:9100/metrics?a=b#c", "http://my_host.svc:9100/metrics"),
+        ("unix:9100", "http://unix:9100/"),
+    ],
+)
+def test_fr97_a_host_and_port_without_a_scheme_get_the_url_that_was_meant(
+    text: str, hint: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"did you mean {hint}?")):
         parse(text)

@@ -17,7 +17,7 @@ from pyrbacproxy.http1.framing import NO_BODY, Framing, Kind
 from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.http1.parser import ResponseParser, ResponseReceived
 from pyrbacproxy.http1.response import text
-from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Outcome
 from pyrbacproxy.reviews import BearerToken, Reviewed, ReviewFailed, TokenReview
 
 T = TypeVar("T")
@@ -88,8 +88,8 @@ class InnerTape:
         self.told.append("end")
         return self.stays_open
 
-    def connection_lost(self, failure: str = "") -> None:
-        self.told.append(f"lost {failure}".strip())
+    def connection_lost(self, failure: Failure | None = None) -> None:
+        self.told.append(f"lost {failure or ''}".strip())
 
     def pause_writing(self) -> None:
         self.told.append("pause")

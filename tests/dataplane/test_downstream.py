@@ -7,7 +7,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.peer import Peer
-from pyrbacproxy.record import Outcome
+from pyrbacproxy.record import Failure, Outcome
 from tests.dataplane.dialogue import (
     DATE,
     OK,
@@ -381,7 +381,7 @@ def test_after_an_ended_client_nothing_is_waited_for() -> None:
 def test_a_lost_connection_takes_everything_along() -> None:
     talk = Talk()
     talk.down.data_received(GET + GET)
-    talk.down.connection_lost("cut at shutdown")
+    talk.down.connection_lost(Failure.CUT_AT_SHUTDOWN)
     assert talk.connector.upstreams[0].done == ["close"]
     assert [record.failure for record in talk.world.records] == ["cut at shutdown"]
     assert talk.loop.timers == []

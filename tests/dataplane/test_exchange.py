@@ -14,6 +14,7 @@ from pyrbacproxy.http1.errors import LocalProtocolError
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.response import text
+from pyrbacproxy.record import Failure
 from tests.dataplane.dialogue import (
     ALLOWED,
     OK,
@@ -42,7 +43,7 @@ def test_a_request_is_forwarded_and_its_answer_relayed() -> None:
     assert talk.client.done == [Ending.KEEP_ALIVE]
     assert talk.world.records == [talk.record]
     record = talk.record
-    assert (record.status, record.sent_bytes, record.failure) == (200, 2, "")
+    assert (record.status, record.sent_bytes, record.failure) == (200, 2, None)
     assert record.decided is ALLOWED
     assert record.decided_at == record.upstream_answered_at == record.ended_at == 5.0
 
@@ -125,15 +126,23 @@ def test_the_unread_body_of_a_refused_request(
     assert talk.client.done[-1] is ending
 
 
-@pytest.mark.parametrize("status", [502, 504])
-def test_no_upstream(status: int) -> None:
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Failure.REFUSED, 502),
+        (Failure.NOT_TRUSTED, 502),
+        (Failure.NO_UPGRADE, 502),
+        (Failure.CONNECT_TIMEOUT, 504),
+    ],
+)
+def test_no_upstream(failure: Failure, status: int) -> None:
     talk = Dialogue(world=World())
     talk.world.connector.ready = []
     talk.forward()
-    talk.exchange.upstream_failed(status, "upstream refused the connection")
+    talk.exchange.upstream_failed(failure, "up.test:1: why")
     assert talk.client.take().split(b"\r\n")[0].startswith(b"HTTP/1.1 %d " % status)
     assert talk.client.done == [Ending.KEEP_ALIVE]
-    assert talk.record.failure == "upstream refused the connection"
+    assert (talk.record.failure, talk.record.cause) == (failure, "up.test:1: why")
 
 
 def test_an_upstream_lost_before_its_head_is_a_502() -> None:
@@ -141,7 +150,7 @@ def test_an_upstream_lost_before_its_head_is_a_502() -> None:
     talk.forward()
     talk.exchange.request_side.body(b"x")
     talk.exchange.request_ended()
-    talk.exchange.upstream_lost("upstream closed early")
+    talk.exchange.upstream_lost(Failure.CLOSED_EARLY)
     assert talk.client.take() == b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
     assert talk.client.done == [Ending.KEEP_ALIVE]
 
@@ -151,7 +160,7 @@ def test_an_upstream_lost_in_its_body_is_an_abort_that_shows(raw: bytes) -> None
     talk = Dialogue()
     talk.forward()
     talk.respond(raw, b"p", ends=False)
-    talk.exchange.upstream_lost("upstream closed early")
+    talk.exchange.upstream_lost(Failure.CLOSED_EARLY)
     assert not talk.client.take().endswith(b"0\r\n\r\n")
     assert talk.client.done == [Ending.ABORT]
     assert talk.record.failure == "upstream closed early"
@@ -175,12 +184,12 @@ def test_a_stale_connection_is_forgiven_once(
     second = UpstreamTape(is_reused=True)
     world.connector.ready.append(second)
     talk.forward()
-    talk.exchange.upstream_lost("upstream closed early")
+    talk.exchange.upstream_lost(Failure.CLOSED_EARLY)
     assert world.connector.asked == [False, True][: 1 + is_asked_again]
     assert bool(second.take()) == is_asked_again
     if is_asked_again:
         assert talk.client.take() == b""
-        talk.exchange.upstream_lost("upstream closed early")
+        talk.exchange.upstream_lost(Failure.CLOSED_EARLY)
     assert b" 502 " in talk.client.take()
 
 
@@ -194,7 +203,7 @@ def test_what_an_upstream_refused_to_look_at_is_asked_once_more(
     talk = Dialogue(b"POST", framing, world=world)
     talk.forward()
     talk.upstream.was_refused = True
-    talk.exchange.upstream_lost("upstream refused the stream")
+    talk.exchange.upstream_lost(Failure.STREAM_REFUSED)
     assert world.connector.asked == [False, True][: 1 + is_asked_again]
 
 
@@ -202,7 +211,7 @@ def test_who_has_said_anything_is_not_stale() -> None:
     talk = Dialogue(world=World(UpstreamTape(is_reused=True)))
     talk.forward()
     talk.exchange.interim(ResponseHead(103, b"Early Hints", Headers()))
-    talk.exchange.upstream_lost("upstream closed early")
+    talk.exchange.upstream_lost(Failure.CLOSED_EARLY)
     assert talk.world.connector.asked == [False]
 
 

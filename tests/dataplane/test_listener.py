@@ -14,6 +14,7 @@ from pyrbacproxy.dataplane import listener as listener_module
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.listener import Listener, bind
+from pyrbacproxy.record import Failure
 
 SECONDS = 10.0
 
@@ -32,7 +33,7 @@ class Echo:
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, failure: str = "") -> None:
+    def connection_lost(self, failure: Failure | None = None) -> None:
         pass
 
     def pause_writing(self) -> None:

@@ -11,6 +11,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import Connector, UpstreamSettings, destination
 from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection
 from pyrbacproxy.egress_proxy import ProxyAddress
+from pyrbacproxy.record import Failure
 from tests.dataplane.upstream_user import User
 
 SECONDS = 10.0
@@ -123,15 +124,15 @@ async def test_a_connection_can_be_dialled_ahead_once_and_fails_in_silence(
     assert caplog.text == ""
 
 
-async def test_no_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_connection_is_told() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         settings = UpstreamSettings("http", "127.0.0.1", closed.getsockname()[1])
         user = await asked(Connector(settings, Limits()))
-    assert user.told == [(502, "upstream refused the connection")]
-    assert f"cannot connect to the upstream 127.0.0.1:{settings.port}: [Errno" in caplog.text
+    assert user.told == [Failure.REFUSED]
+    assert user.cause == f"127.0.0.1:{settings.port}: Connection refused"
     user = await asked(Connector(UpstreamSettings(), Limits()))
-    assert user.told == [(502, "no usable upstream")]
+    assert user.told == [Failure.NO_UPSTREAM]
 
 
 async def test_a_connection_that_takes_too_long_is_told() -> None:
@@ -147,7 +148,8 @@ async def test_a_connection_that_takes_too_long_is_told() -> None:
                 waiting.connect_ex(("127.0.0.1", port))
             limits = Limits(connect_seconds=0.1)
             user = await asked(Connector(UpstreamSettings("http", "127.0.0.1", port), limits))
-    assert user.told == [(504, "upstream did not answer the connection in time")]
+    assert user.told == [Failure.CONNECT_TIMEOUT]
+    assert user.cause == f"127.0.0.1:{port}: no connection within 0.1 s"
 
 
 async def test_closing_ends_what_is_being_dialled() -> None:

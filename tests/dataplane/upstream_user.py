@@ -5,6 +5,7 @@ import asyncio
 from pyrbacproxy.dataplane.sinks import Released, UpstreamSink
 from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
+from pyrbacproxy.record import Failure
 
 
 class User:
@@ -13,6 +14,7 @@ class User:
     def __init__(self, *, is_request_ended: bool = True) -> None:
         self.told: list[object] = []
         self.heard = b""
+        self.cause = ""
         self.upstream_head = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
         self.upstream: UpstreamSink | None = None
         self.is_request_ended = is_request_ended
@@ -31,8 +33,9 @@ class User:
         self.wants_upstream = False
         self.ready.set()
 
-    def upstream_failed(self, status: int, failure: str) -> None:
-        self.told.append((status, failure))
+    def upstream_failed(self, failure: Failure, cause: str = "") -> None:
+        self.told.append(failure)
+        self.cause = cause
         self.ready.set()
 
     def interim(self, head: ResponseHead) -> None:
@@ -53,7 +56,8 @@ class User:
     def flush(self) -> None:
         self.note("flush")
 
-    def upstream_lost(self, failure: str) -> None:
+    def upstream_lost(self, failure: Failure, cause: str = "") -> None:
+        self.cause = cause
         self.note(f"lost: {failure}")
 
     def upstream_paused(self) -> None:

@@ -1,10 +1,13 @@
 """Field report FR67: no secret in a log, at any level."""
 
 import base64
+import contextlib
 import datetime as dt
 import json
 import os
 import re
+import socket
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -230,3 +233,68 @@ def test_stderr_that_nobody_reads_stops_nobody(lab: Lab, tmp_path: Path) -> None
     os.close(reader)
     assert "Request Body" in written
     assert "received interrupt, shutting down" not in written
+
+
+# --- an upstream that fails: FR80, FR82, FR100 ------------------------------------------
+
+
+@pytest.fixture(name="plain_server")
+def _plain_server() -> Iterator[int]:
+    """Speaks HTTP alone, as to a client of TLS; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(65_536)
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("flag", "lines", "line"),
+    [
+        pytest.param("--upstream-force-h2c", SOCKET, "no upgrade over HTTP/2", id="FR80"),
+        pytest.param(
+            "--upstream=https://127.0.0.1:{tls}",
+            (),
+            "upstream's certificate not trusted (127.0.0.1:{tls}: certificate not trusted: unable "
+            "to get local issuer certificate)",
+            id="FR82",
+        ),
+        pytest.param(
+            "--upstream=https://127.0.0.1:{plain}",
+            (),
+            "TLS with the upstream failed (127.0.0.1:{plain}: TLS: wrong version number: does the "
+            "upstream speak plain HTTP?)",
+            id="FR100 plain HTTP",
+        ),
+        pytest.param(
+            "--upstream=http://a.invalid",
+            (),
+            "upstream's name not found (a.invalid:80: the name cannot be looked up: ",
+            id="FR100 a name",
+        ),
+    ],
+)
+def test_a_502_is_one_line_with_the_cause(
+    lab: Lab, plain_server: int, flag: str, lines: tuple[str, ...], line: str
+) -> None:
+    ports = {"tls": lab.api.port, "plain": plain_server}
+    proxy = lab.start("--ignore-paths=/*", flag.format(**ports), is_own=True)
+    assert proxy.ask(get("/x", *lines)).status == 502
+
+    found = until(
+        lambda: [text for text in proxy.text().splitlines() if "proxy error" in text], "a line"
+    )
+    assert len(found) == 1
+    assert f"] http: proxy error: {line.format(**ports)}" in found[0]
+    # Once "the upstream refused the connection" followed, whatever the cause was.
+    assert "refused the connection" not in proxy.text()

@@ -22,6 +22,7 @@ from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, Frame
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.peer import Peer
+from pyrbacproxy.record import Failure
 from tests.dataplane.dialogue import UpstreamTape, World, received
 from tests.dataplane.test_downstream import TransportTape, Users
 from tests.fakes import ManualLoop
@@ -195,5 +196,5 @@ class Talk:
         return self.connector.upstreams[index]
 
     @property
-    def records(self) -> list[tuple[int, str]]:
+    def records(self) -> list[tuple[int, Failure | None]]:
         return [(record.status, record.failure) for record in self.world.records]

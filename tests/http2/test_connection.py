@@ -10,6 +10,7 @@ from pyrbacproxy.http2.connection import Http2Connection
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import PREFACE, Frame
 from pyrbacproxy.http2.limits import Http2Limits
+from pyrbacproxy.record import Failure
 from tests.http2.talk import SETTINGS, STREAM, Talk, head, request
 
 FEW = Http2Limits(10, 16_384, 65_535, 26_214_400)
@@ -167,7 +168,7 @@ def test_why_we_ended_the_connection_is_told_of_every_stream() -> None:
     talk = greeted()
     talk.ask()
     talk.ask()
-    talk.connection.connection_lost("cut at shutdown")
+    talk.connection.connection_lost(Failure.CUT_AT_SHUTDOWN)
     assert talk.records == [(0, "cut at shutdown")] * 2
 
 

@@ -17,7 +17,7 @@ def test_a_request_is_put_to_the_decisions() -> None:
     assert talk.client.statuses[first] == [200]
     assert talk.client.bodies[first] == b"ok"
     assert talk.client.ended == {first, second}
-    assert talk.records == [(401, ""), (200, "")]
+    assert talk.records == [(401, None), (200, None)]
 
 
 @pytest.mark.parametrize("path", [b"/x", b"/" + b"x" * 10_000])
@@ -49,7 +49,7 @@ def test_what_was_decided_before_is_used_again() -> None:
     for _ in range(3):
         talk.ask()
         talk.answer()
-    assert talk.records == [(200, "")] * 3
+    assert talk.records == [(200, None)] * 3
     assert len(talk.world.services.memory._kept) == 1
 
 

@@ -9,6 +9,7 @@ from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import DATA, END_STREAM, HEADERS, cut
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.http2.stream import Http2Stream
+from pyrbacproxy.record import Failure
 from tests.dataplane.dialogue import ConnectorTape, received
 from tests.http2.talk import OK, STREAM, Talk
 
@@ -128,7 +129,7 @@ def test_the_end_follows_what_waits() -> None:
         user.response_ended()
         talk.exchange()
         assert talk.client.ended == set()
-        assert talk.records == [(200, "")]
+        assert talk.records == [(200, None)]
         talk.client.h2.increment_flow_control_window(10, number)
         talk.exchange()
         assert talk.client.bodies == {number: b"0123456789abcdef"}
@@ -216,7 +217,7 @@ def test_an_upstream_that_dies_is_seen_to() -> None:
     talk = Talk()
     number = talk.ask()
     talk.answer(-1, STREAM, b"some", ends=False)
-    talk.user().upstream_lost("upstream closed early")
+    talk.user().upstream_lost(Failure.CLOSED_EARLY)
     talk.listen()
     assert talk.client.bodies == {number: b"some"}
     assert talk.client.resets == {number: Code.INTERNAL_ERROR}
@@ -230,7 +231,7 @@ def test_an_answer_before_the_request_s_end_ends_that_too() -> None:
     talk.answer()
     assert talk.client.bodies == {number: b"ok"}
     assert talk.client.resets == {number: Code.NO_ERROR}
-    assert talk.records == [(200, "")]
+    assert talk.records == [(200, None)]
 
 
 def test_both_directions_at_once() -> None:

@@ -220,8 +220,8 @@ def test_the_answer_to_head_has_a_length_and_no_body() -> None:
     ("error", "failure", "was_refused"),
     [
         (ErrorCodes.REFUSED_STREAM, "upstream refused the stream", True),
-        (ErrorCodes.INTERNAL_ERROR, "upstream reset", False),
-        (ErrorCodes.NO_ERROR, "upstream reset", False),
+        (ErrorCodes.INTERNAL_ERROR, "upstream reset the stream", False),
+        (ErrorCodes.NO_ERROR, "upstream reset the stream", False),
     ],
 )
 def test_a_reset_is_told(error: ErrorCodes, failure: str, *, was_refused: bool) -> None:
@@ -269,7 +269,7 @@ def test_a_reset_behind_other_frames_is_no_stumbling_block() -> None:
     peer.server.increment_flow_control_window(10, 1)
     peer.server.reset_stream(1, ErrorCodes.CANCEL)
     peer.exchange()
-    assert user.told == ["paused", "resumed", "lost: upstream reset"]
+    assert user.told == ["paused", "resumed", "lost: upstream reset the stream"]
 
 
 def test_a_slow_client_holds_its_own_stream_alone() -> None:

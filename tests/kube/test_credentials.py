@@ -198,7 +198,7 @@ def test_a_service_account_is_two_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ca", [b"", b" \n", b"-----BEGIN CERTIFICATE-----\nMIIB"])
 def test_fr39_a_ca_that_is_none_is_not_taken_for_the_system_s(tmp_path: Path, ca: bytes) -> None:
     settings = service_account(tmp_path, "https://a", ca)
-    with pytest.raises(CredentialError, match=r"ca\.crt holds no PEM certificate"):
+    with pytest.raises(CredentialError, match=r"ca\.crt holds no certificate"):
         ServiceAccount(settings).read()
 
 
@@ -217,7 +217,7 @@ def test_fr39_a_token_is_renewed_while_the_ca_s_file_is_bad(
             (tmp_path / "ca.crt").write_bytes(bad)
         assert source.read() == ApiServer("https://a", ca=ca.decode(), authorization="Bearer own-2")
     assert [message.removeprefix(f"{tmp_path}/") for message in caplog.messages] == [
-        "ca.crt holds no PEM certificate that can be read: the old one stays in use",
+        "ca.crt holds no certificate: the old one stays in use",
         "ca.crt cannot be read: No such file or directory: the old one stays in use",
     ]
 

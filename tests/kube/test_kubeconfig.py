@@ -60,7 +60,7 @@ def test_a_service_account_s_files_are_judged(tmp_path: Path) -> None:
     service_account(tmp_path, "", b"no PEM", token="")
     empty, bad = in_cluster_problems("https://10.0.0.1:443", str(tmp_path))
     assert f"{tmp_path / 'token'} is empty" in empty
-    assert f"{tmp_path / 'ca.crt'}: holds no PEM certificate" in bad
+    assert f"{tmp_path / 'ca.crt'}: holds no certificate" in bad
     service_account(tmp_path, "", b"no PEM", token="s3\ncret")
     broken, _ = in_cluster_problems("https://10.0.0.1:443", str(tmp_path))
     assert broken.startswith(f"the service account's token: {tmp_path / 'token'} holds no token")
@@ -263,9 +263,9 @@ def test_what_does_not_fit_together_is_named(tmp_path: Path, change: Change, sai
         ({"server": "https://a", "certificate-authority-data": 1}, "-data: is no string"),
         ({"server": "https://a", "certificate-authority": "none.crt"}, "none.crt cannot be read"),
         ({"server": "https://a", "certificate-authority": "empty"}, "empty is empty"),
-        ({"server": "https://a", "certificate-authority": "junk"}, "no PEM certificate"),
+        ({"server": "https://a", "certificate-authority": "junk"}, "holds no certificate"),
         ({"server": "https://a", "certificate-authority-data": "!"}, "is no base64"),
-        ({"server": "https://a", "certificate-authority-data": "anVuaw=="}, "no PEM certificate"),
+        ({"server": "https://a", "certificate-authority-data": "anVuaw=="}, "holds no certificate"),
         (
             {
                 "server": "https://a",

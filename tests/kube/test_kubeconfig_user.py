@@ -88,7 +88,7 @@ def test_a_user_s_problems_are_named(
         ),
         (
             {"client-certificate": "pki/me.key", "client-key": "none"},
-            ["none cannot be read", "client-certificate: holds no PEM certificate"],
+            ["none cannot be read", "client-certificate: holds no certificate"],
         ),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrbacproxy.observe.access_log import MOST_BYTES, line
-from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Outcome
 
 NOON = 1767268800.0
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
@@ -78,7 +78,7 @@ def test_a_whole_line_byte_for_byte() -> None:
             ExchangeRecord(
                 *("192.0.2.7", "", "", Decided(Outcome.REFUSED), 400, 1.0),
                 ended_at=1.0,
-                failure="malformed request",
+                failure=Failure.MALFORMED_REQUEST,
             ),
             {"method": "", "path": "", "failure": "malformed request", "total_seconds": 0.0},
             id="no request at all",
@@ -131,7 +131,7 @@ def test_a_path_as_it_is_told(path: str, shown: str) -> None:
 )
 def test_nothing_odd_is_left_as_it_is(odd: str) -> None:
     record = ExchangeRecord(odd, odd, "/" + odd, Decided(Outcome.DENIED, odd, odd, odd))
-    record.failure = odd
+    record.cause = odd
     record.waited_for = (odd,)
     written = line(record, NOON).decode()
     assert odd not in written[:-1]
@@ -148,7 +148,8 @@ RECORDS = st.builds(
     status=st.integers(0, 999),
     **dict.fromkeys(("started_at", "decided_at", "upstream_answered_at", "ended_at"), INSTANT),
     **dict.fromkeys(("received_bytes", "sent_bytes"), COUNT),
-    failure=TEXT,
+    failure=st.none() | st.sampled_from(Failure),
+    cause=TEXT,
     waited_for=st.lists(TEXT, max_size=2).map(tuple),
 )
 
@@ -170,8 +171,8 @@ def test_a_pipe_takes_a_line_whole() -> None:
 
 
 def test_all_of_a_record_is_told() -> None:
-    """Whoever adds a field decides whether the log tells it."""
-    assert {field.name for field in fields(ExchangeRecord)} == {
+    """Whoever adds a field decides whether the log tells it; a cause is for the proxy's own log."""
+    assert {field.name for field in fields(ExchangeRecord)} - {"cause"} == {
         *("peer_address", "method", "path", "decided", "status", "failure", "waited_for"),
         *("started_at", "decided_at", "upstream_answered_at", "ended_at"),
         *("received_bytes", "sent_bytes"),

@@ -4,7 +4,7 @@ import pytest
 
 from pyrbacproxy.observe.decision_log import log_notes
 from pyrbacproxy.observe.flood import RATION
-from pyrbacproxy.record import Decided, ExchangeRecord, Note, Outcome
+from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Note, Outcome
 
 
 def _record(*notes: Note) -> ExchangeRecord:
@@ -32,17 +32,25 @@ def test_an_exchange_that_was_not_decided_says_nothing(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize(
-    ("failure", "lines"),
+    ("failure", "cause", "lines"),
     [
-        ("", []),
-        ("client gone", []),
-        ("upstream broke HTTP", ["http: proxy error: upstream broke HTTP"]),
+        (None, "", []),
+        (Failure.CLIENT_GONE, "", []),
+        (Failure.BROKE_HTTP, "", ["http: proxy error: upstream broke HTTP"]),
+        # FR80
+        (Failure.NO_UPGRADE, "", ["http: proxy error: no upgrade over HTTP/2"]),
+        # FR82
+        (
+            Failure.NOT_TRUSTED,
+            "up.test:1: why",
+            ["http: proxy error: upstream's certificate not trusted (up.test:1: why)"],
+        ),
     ],
 )
-def test_a_failed_upstream_is_told_as_the_original_tells_it(
-    caplog: pytest.LogCaptureFixture, failure: str, lines: list[str]
+def test_a_failed_upstream_is_one_line_as_in_the_original(
+    caplog: pytest.LogCaptureFixture, failure: Failure | None, cause: str, lines: list[str]
 ) -> None:
-    record = ExchangeRecord(peer_address="192.0.2.1", method="GET", path="/", failure=failure)
+    record = ExchangeRecord("192.0.2.1", "GET", "/", failure=failure, cause=cause)
     with caplog.at_level(logging.INFO):
         log_notes(record)
     assert [record.getMessage() for record in caplog.records] == lines

@@ -12,7 +12,7 @@ from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import ServerEngine, TlsError
 from pyrbacproxy.tls.upstream_context import UpstreamContext, upstream_context
 from pyrbacproxy.tls.watched_files import TlsFileError
-from tests.tls.parties import CLIENT, Issued, as_pem, authority, issue, with_version
+from tests.tls.parties import CLIENT, Issued, authority, issue
 
 # The stdlib reads the real clock: these are valid for years around it.
 YEARS = (-100_000, 100_000)
@@ -127,11 +127,8 @@ def test_the_client_pair_needs_no_authority(tmp_path: Path) -> None:
         pytest.param({"ca": b""}, "ca: holds no certificate", id="empty authority"),
         pytest.param(
             {"ca": b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"},
-            "ca: bad certificate",
+            "ca: holds a bad certificate, number 1",
             id="bad authority",
-        ),
-        pytest.param(
-            {"ca": as_pem(with_version(CA.der, 1))}, "ca: bad certificate: 1 is", id="version"
         ),
         pytest.param(
             {"certificate": PROXY.pem, "key": CA.key_pem()}, "does not match", id="mismatch"

@@ -10,6 +10,8 @@ _PORTS = {"http": 80, "https": 443}
 _LARGEST_PORT = 65_535
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"//([^/]*)(.*)", re.DOTALL)
+# A host, or an address in brackets, and a port where the scheme is missing; no user or password.
+_NO_SCHEME = re.compile(r"([\w.-]+|\[[0-9a-f:.%]+\]):[0-9]+(/[^@]*)?", re.IGNORECASE | re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # RFC 3986 section 3.2.1; the first @ of several is one that nobody escaped.
 _USER = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
@@ -30,15 +32,18 @@ def parse(text: str) -> UpstreamSettings:
     """
     if _CONTROL.search(text):
         raise ValueError("a control character in the URL")
-    before_fragment = text.partition("#")[0]
-    rest, _, query = before_fragment.partition("?")
-    scheme, rest = _scheme(rest)
+    before_query, _, query = text.partition("#")[0].partition("?")
+    if _NO_SCHEME.fullmatch(before_query):
+        # To Go "localhost:9100" is a scheme and an opaque rest, so that every request is a 502.
+        end = "" if "/" in before_query else "/"
+        raise ValueError(f"the scheme is missing; did you mean http://{before_query}{end}?")
+    scheme, rest = _scheme(before_query)
     if scheme == "unix":
         return _unix_socket(rest, has_more="?" in text or "#" in text)
     found = _AUTHORITY.fullmatch(rest)
     authority, path = (found[1], found[2]) if found else ("", rest)
     if scheme and not found and not path.startswith("/"):
-        return UpstreamSettings()  # "localhost:8080" is a scheme and an opaque rest to Go
+        return UpstreamSettings()  # "http:host" is a scheme and an opaque rest to Go
     if not scheme and not found and ":" in path.partition("/")[0]:
         raise ValueError("the first path segment must not hold a colon; is http:// missing?")
     host, port = _host_and_port(authority)

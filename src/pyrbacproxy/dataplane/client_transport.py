@@ -10,6 +10,7 @@ from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
+from pyrbacproxy.record import Failure
 
 
 class ClientTransport(Connection):
@@ -36,7 +37,7 @@ class ClientTransport(Connection):
         self._swallowed_bytes = 0
         self._has_ended = False
         # Why we closed it at once, if we did.
-        self._failure = ""
+        self._failure: Failure | None = None
         self.peer_address = ""
 
     # asyncio.Protocol
@@ -128,7 +129,7 @@ class ClientTransport(Connection):
 
     def cut_off(self) -> None:
         """Close at once: we end, and its time is over."""
-        self._failure = "cut at shutdown"
+        self._failure = Failure.CUT_AT_SHUTDOWN
         self.abort()
 
     def drain(self) -> None:
@@ -137,7 +138,7 @@ class ClientTransport(Connection):
             self._inner.drain()
 
     def _stalled(self) -> None:
-        self._failure = "client stopped reading"
+        self._failure = Failure.CLIENT_STOPPED_READING
         super()._stalled()
 
     # For TLS to differ in

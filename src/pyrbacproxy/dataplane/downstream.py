@@ -19,7 +19,7 @@ from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import RequestHead
 from pyrbacproxy.http1.parser import END, End, RequestReceived, Trailers
 from pyrbacproxy.peer import Peer
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 # Requests answered at once that one turn may take: a read of refused ones is most of a second, and
 # the next read is there by then.
@@ -103,7 +103,7 @@ class Downstream:
         self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
         return True
 
-    def connection_lost(self, failure: str = "") -> None:
+    def connection_lost(self, failure: Failure | None = None) -> None:
         """Closed, by whomever; `failure`: by us, for this reason."""
         self._persistence.let_go()
         if self._exchange is not None:

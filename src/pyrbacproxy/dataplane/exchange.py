@@ -25,7 +25,7 @@ from pyrbacproxy.http1.framing import Framing
 from pyrbacproxy.http1.head import RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.http1.response import Response
-from pyrbacproxy.record import Decided, ExchangeRecord
+from pyrbacproxy.record import Decided, ExchangeRecord, Failure
 
 _SWITCHING_PROTOCOLS = 101
 # As in `request_side`: each request needs them, and looking a member up is slow.
@@ -35,6 +35,7 @@ _AWAITING = ResponseState.AWAITING
 _DONE = ResponseState.DONE
 _KEEP_ALIVE = Ending.KEEP_ALIVE
 _BAD_GATEWAY = Response(502)
+_GATEWAY_TIMEOUT = Response(504)
 
 
 class Exchange:
@@ -120,7 +121,7 @@ class Exchange:
 
     def request_broken(self, status: int) -> None:
         """The client's body cannot be read on: 400 if nothing was answered yet (D30)."""
-        self.record.failure = "malformed request body"
+        self._fail(Failure.MALFORMED_BODY)
         if self.response_side.state in (ResponseState.RELAYING, ResponseState.DONE):
             self._abort()
         else:
@@ -137,12 +138,12 @@ class Exchange:
         if (upstream := self.request_side.upstream) is not None:
             upstream.resume_reading()
 
-    def client_gone(self, failure: str = "") -> None:
+    def client_gone(self, failure: Failure | None = None) -> None:
         """The client's connection is lost: so is the upstream's, at once (FR51).
 
         `failure`: we ended it, for this reason.
         """
-        self.record.failure = failure or "client gone"
+        self._fail(failure or Failure.CLIENT_GONE)
         self._cancel_decision()
         self._abort()
 
@@ -154,7 +155,7 @@ class Exchange:
             if self.request_side.expects_continue:
                 self.response_side.go_ahead()
             if self.request_side.is_stalled():
-                self.record.failure = "client stalled"
+                self._fail(Failure.CLIENT_STALLED)
                 self.respond(refusal(HTTPStatus.REQUEST_TIMEOUT))
 
     # The upstream's events
@@ -173,12 +174,12 @@ class Exchange:
         if request.expects_continue:
             self._client.wake_after(self._services.limits.continue_seconds)
 
-    def upstream_failed(self, status: int, failure: str) -> None:
-        """No connection: 502 or 504."""
-        self.record.failure = failure
-        self.respond(Response(status))
+    def upstream_failed(self, failure: Failure, cause: str = "") -> None:
+        """No connection: 504 if it took too long, else 502."""
+        self._fail(failure, cause)
+        self.respond(_GATEWAY_TIMEOUT if failure is Failure.CONNECT_TIMEOUT else _BAD_GATEWAY)
 
-    def upstream_lost(self, failure: str) -> None:
+    def upstream_lost(self, failure: Failure, cause: str = "") -> None:
         """The connection ended too early.
 
         Ask again where that is safe, else 502; after the head it is an abort.
@@ -191,7 +192,7 @@ class Exchange:
             self.response_side.step(_CONNECTING)
             self._services.connector.connect(self, is_fresh=True)
             return
-        self.record.failure = failure
+        self._fail(failure, cause)
         if is_awaiting:
             self.respond(_BAD_GATEWAY)
         else:
@@ -232,7 +233,7 @@ class Exchange:
         """Become a tunnel, if it is the one that was asked for and the whole request went up."""
         upstream = self.request_side.upstream
         if upstream is None or not self.request_side.has_asked_for(received.head):
-            self.upstream_failed(502, "upstream switched protocols")
+            self.upstream_failed(Failure.UNWANTED_SWITCH)
             return
         self.response_side.head(received, closes=False)
         self.response_side.ended()
@@ -240,6 +241,10 @@ class Exchange:
         begin_tunnel(self._services, self.record, self._client.release(), upstream.release())
 
     # What several of them need
+
+    def _fail(self, failure: Failure, cause: str = "") -> None:
+        self.record.failure = failure
+        self.record.cause = cause
 
     def _note(self, decided: Decided) -> None:
         self.record.decided = decided

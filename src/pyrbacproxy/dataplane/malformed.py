@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.record import Decided, ExchangeRecord, Outcome
+from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Outcome
 
 
 def refusal(status: int) -> Response:
@@ -24,5 +24,5 @@ def malformed(peer_address: str, status: int, instant: float) -> ExchangeRecord:
         status=status,
         started_at=instant,
         ended_at=instant,
-        failure="malformed request",
+        failure=Failure.MALFORMED_REQUEST,
     )

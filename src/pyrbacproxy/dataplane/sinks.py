@@ -10,7 +10,7 @@ from pyrbacproxy.http1.framing import Framing
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.http1.response import Response
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 # A view spares the copy of a long piece's beginning or end.
 Piece: TypeAlias = bytes | memoryview
@@ -43,7 +43,7 @@ class Inner(Protocol):
         """The peer sends no more; true keeps the other direction open. Called once."""
         ...
 
-    def connection_lost(self, failure: str = "") -> None:
+    def connection_lost(self, failure: Failure | None = None) -> None:
         """Closed, by whomever; `failure`: by us, for this reason."""
         ...
 
@@ -285,8 +285,8 @@ class UpstreamUser(Protocol):
         """Here is the connection that was asked for."""
         ...
 
-    def upstream_failed(self, status: int, failure: str) -> None:
-        """There is none: answer 502 (refused) or 504 (too late); `failure` goes into the record."""
+    def upstream_failed(self, failure: Failure, cause: str = "") -> None:
+        """There is none; both go into the record."""
         ...
 
     def interim(self, head: ResponseHead) -> None:
@@ -301,7 +301,7 @@ class UpstreamUser(Protocol):
         """The response is complete."""
         ...
 
-    def upstream_lost(self, failure: str) -> None:
+    def upstream_lost(self, failure: Failure, cause: str = "") -> None:
         """The connection ended or spoke nonsense before the response was complete."""
         ...
 

@@ -6,6 +6,7 @@ from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
+from pyrbacproxy.record import Failure
 
 
 class SwitchedUpstream(Connection):
@@ -76,7 +77,7 @@ class SwitchedUpstream(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """Closed, by whomever."""
         super().connection_lost(exc)
-        self._tell_loss("")
+        self._tell_loss(None)
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
@@ -91,10 +92,10 @@ class SwitchedUpstream(Connection):
             self._user.resume_writing()
 
     def _stalled(self) -> None:
-        self._tell_loss("upstream stopped reading")
+        self._tell_loss(Failure.WRITE_STALL)
         self.abort()
 
-    def _tell_loss(self, failure: str) -> None:
+    def _tell_loss(self, failure: Failure | None) -> None:
         user, self._user = self._user, None
         if user is not None:
             user.connection_lost(failure)

@@ -13,7 +13,7 @@ No time limit of HTTP applies. A shutdown leaves a tunnel alone until its grace 
 
 from pyrbacproxy.dataplane.services import Services
 from pyrbacproxy.dataplane.sinks import Released, Side
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 
 class TunnelEnd:
@@ -24,7 +24,7 @@ class TunnelEnd:
 
     __slots__ = ("_tunnel", "carried_bytes", "has_ended", "lost", "other", "side")
 
-    def __init__(self, tunnel: "Tunnel", side: Side, other: Side, lost: str) -> None:
+    def __init__(self, tunnel: "Tunnel", side: Side, other: Side, lost: Failure) -> None:
         self._tunnel = tunnel
         self.side = side
         self.other = other
@@ -52,7 +52,7 @@ class TunnelEnd:
         self.has_ended = True
         return self._tunnel.goes_on_without(self)
 
-    def connection_lost(self, failure: str = "") -> None:
+    def connection_lost(self, failure: Failure | None = None) -> None:
         """Closed, by whomever; `failure`: by us, for this reason."""
         self._tunnel.lose(self, failure or self.lost)
 
@@ -78,8 +78,8 @@ class Tunnel:
     ) -> None:
         self._services = services
         self._record = record
-        self._client = TunnelEnd(self, client, upstream, "client gone")
-        self._upstream = TunnelEnd(self, upstream, client, "upstream connection lost")
+        self._client = TunnelEnd(self, client, upstream, Failure.CLIENT_GONE)
+        self._upstream = TunnelEnd(self, upstream, client, Failure.CONNECTION_LOST)
         self.is_over = False
 
     def begin(self, client: Released, upstream: Released) -> None:
@@ -95,22 +95,22 @@ class Tunnel:
             return False
         if not (self._client.has_ended and self._upstream.has_ended) and ended.other.end_sending():
             return True
-        self._end("")
+        self._end(None)
         ended.side.close()
         ended.other.close()
         return False
 
-    def lose(self, lost: TunnelEnd, failure: str) -> None:
+    def lose(self, lost: TunnelEnd, failure: Failure | None) -> None:
         """This end is gone: so is the other, once it has what is its own."""
         if self.is_over:
             return
-        self._end("" if lost.has_ended else failure)
+        self._end(None if lost.has_ended else failure)
         if lost.has_ended:
             lost.other.close()
         else:
             lost.other.cut()
 
-    def _end(self, failure: str) -> None:
+    def _end(self, failure: Failure | None) -> None:
         self.is_over = True
         record = self._record
         record.failure = failure

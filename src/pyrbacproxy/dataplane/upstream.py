@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import logging
 import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from pyrbacproxy.dataplane.dial import Dialler
+from pyrbacproxy.dataplane.dial import DialError, Dialler
 from pyrbacproxy.dataplane.heads import Destination
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.pool import Pool
@@ -15,10 +14,8 @@ from pyrbacproxy.dataplane.sinks import UpstreamUser
 from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection
 from pyrbacproxy.egress_proxy import ProxyAddress
 from pyrbacproxy.http1.parser import KnownResponses, ResponseReceived
+from pyrbacproxy.record import Failure
 
-_LOG = logging.getLogger(__name__)
-# Any client could fill the log while the upstream is away (`observe.flood`).
-RATION = {"ration": "upstream"}
 # What stands in the head to a unix socket for a client that named no host.
 _LOCAL = b"localhost"
 
@@ -128,7 +125,7 @@ class Connector:
         if connection is not None:
             user.upstream_ready(connection)
         elif not self._settings.scheme:
-            user.upstream_failed(502, "no usable upstream")
+            user.upstream_failed(Failure.NO_UPSTREAM)
         else:
             self._dialled_for[user] = self._begin(self._dial(user))
 
@@ -184,7 +181,7 @@ class Connector:
         connection = UpstreamConnection(self)
         # It may be closed when it is wanted, as one that served before.
         connection.is_reused = True
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(DialError):
             await self._dialler.dial(connection)
             if connection.is_open:
                 self.take_back(connection)
@@ -193,21 +190,13 @@ class Connector:
         connection = UpstreamConnection(self)
         try:
             await self._dialler.dial(connection)
-        except TimeoutError:
-            self._tell_failure(user, 504, "upstream did not answer the connection in time")
-        except OSError as error:
-            # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            address = self._dialler.address
-            _LOG.error("cannot connect to the upstream %s: %s", address, error, extra=RATION)
-            self._tell_failure(user, 502, "upstream refused the connection")
+        except DialError as error:
+            self._dialled_for.pop(user, None)
+            if user.wants_upstream:
+                user.upstream_failed(error.failure, error.cause)
         else:
             self._dialled_for.pop(user, None)
             if user.wants_upstream:
                 user.upstream_ready(connection)
             elif connection.is_open:
                 self.take_back(connection)
-
-    def _tell_failure(self, user: UpstreamUser, status: int, failure: str) -> None:
-        self._dialled_for.pop(user, None)
-        if user.wants_upstream:
-            user.upstream_failed(status, failure)

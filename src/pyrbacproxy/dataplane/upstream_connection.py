@@ -5,6 +5,7 @@ from typing import Protocol
 
 from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.deadline import Deadline
+from pyrbacproxy.dataplane.dial import loss
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
 from pyrbacproxy.dataplane.switched_upstream import SwitchedUpstream
@@ -20,6 +21,7 @@ from pyrbacproxy.http1.parser import (
     ResponseParser,
     ResponseReceived,
 )
+from pyrbacproxy.record import Failure
 
 
 class Keeper(Protocol):
@@ -91,12 +93,12 @@ class UpstreamConnection(Connection):
         try:
             events = self._parser.feed(data)
         except RemoteProtocolError:
-            self._lose("upstream broke HTTP")
+            self._lose(Failure.BROKE_HTTP)
             return
         parser = self._parser
         self._tell(user, events)
         if self._user is user and parser.fault is not None:
-            self._lose("upstream broke HTTP")
+            self._lose(Failure.BROKE_HTTP)
 
     def eof_received(self) -> None:
         """The upstream ended its sending: the transport closes, as nothing can follow."""
@@ -109,7 +111,7 @@ class UpstreamConnection(Connection):
         try:
             events = parser.feed_eof()
         except RemoteProtocolError:
-            self._lose("upstream closed early")
+            self._lose(Failure.CLOSED_EARLY)
             return
         self._tell(user, events)
 
@@ -119,7 +121,7 @@ class UpstreamConnection(Connection):
         self._idle.cancel()
         self._keeper.forget(self)
         if self._user is not None:
-            self._lose("upstream closed early" if exc is None else "upstream connection lost")
+            self._lose(*loss(exc))
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
@@ -257,11 +259,11 @@ class UpstreamConnection(Connection):
             self.close()
         user.response_ended()
 
-    def _lose(self, failure: str) -> None:
+    def _lose(self, failure: Failure, cause: str = "") -> None:
         user = self._user
         self.close()
         if user is not None:
-            user.upstream_lost(failure)
+            user.upstream_lost(failure, cause)
 
     def _new_parser(self) -> ResponseParser:
         return ResponseParser(
@@ -271,4 +273,4 @@ class UpstreamConnection(Connection):
         )
 
     def _stalled(self) -> None:
-        self._lose("upstream stopped reading")
+        self._lose(Failure.WRITE_STALL)

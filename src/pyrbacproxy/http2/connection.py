@@ -19,6 +19,7 @@ from pyrbacproxy.http2.patience import Patience, Waits
 from pyrbacproxy.http2.requests import Requests
 from pyrbacproxy.http2.streams import OpenStreams
 from pyrbacproxy.peer import Peer
+from pyrbacproxy.record import Failure
 
 _LOG = logging.getLogger(__name__)
 # As for what is wrong with a handshake.
@@ -102,7 +103,7 @@ class Http2Connection:
         self._end()
         return False
 
-    def connection_lost(self, failure: str = "") -> None:
+    def connection_lost(self, failure: Failure | None = None) -> None:
         """Closed, by whomever; `failure`: by us, for this reason."""
         self._end(failure)
         self._patience.cancel()
@@ -198,6 +199,6 @@ class Http2Connection:
         self._patience.wait(Waits.NOTHING)
         self._transport.close()
 
-    def _end(self, failure: str = "") -> None:
+    def _end(self, failure: Failure | None = None) -> None:
         self._is_open = False
         self._streams.end_all(failure)

@@ -18,6 +18,7 @@ from pyrbacproxy.http2.request_head import checked_trailers
 from pyrbacproxy.http2.requests import Requests
 from pyrbacproxy.http2.stream import Http2Stream
 from pyrbacproxy.http2.streams import OpenStreams
+from pyrbacproxy.record import Failure
 
 
 class Intake:
@@ -96,7 +97,7 @@ class Intake:
 
     def _break(self, stream: Http2Stream) -> None:
         """What the client sent on this stream is malformed."""
-        stream.gone("malformed request body")
+        stream.gone(Failure.MALFORMED_BODY)
         self._streams.reset(stream.number, Code.PROTOCOL_ERROR)
         self._abandoned()
 

@@ -8,6 +8,7 @@ from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.http2.frames import PREFACE
+from pyrbacproxy.record import Failure
 
 
 class Host(Protocol):
@@ -62,7 +63,7 @@ class PriorKnowledge:
         """The client sends no more, and has asked for nothing."""
         return False
 
-    def connection_lost(self, failure: str = "") -> None:  # noqa: ARG002 - `sinks.Inner`'s
+    def connection_lost(self, failure: Failure | None = None) -> None:  # noqa: ARG002 - `sinks.Inner`'s
         """Closed, by whomever: nothing was asked."""
         self._deadline.cancel()
 

@@ -20,7 +20,7 @@ from pyrbacproxy.http2.errors import Code, MalformedStreamError
 from pyrbacproxy.http2.head_block import Fields
 from pyrbacproxy.http2.outbox import Outbox
 from pyrbacproxy.http2.response import Http2Response, response_to
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 # The upstream is read no more while so much waits for a window, and again when so little does.
 _HIGH_BYTES = 32_768
@@ -147,7 +147,7 @@ class Http2Stream:
                 exchange.request_side.trailers(trailers)
             exchange.request_ended()
 
-    def gone(self, failure: str = "") -> None:
+    def gone(self, failure: Failure | None = None) -> None:
         """The stream is over before its time, whoever ended it; `failure`: we did, and why."""
         self.close()
         if self._exchange is not None:
@@ -303,4 +303,4 @@ class Http2Stream:
         self.close()
         self._streams.reset(self.number, Code.CANCEL)
         if self._exchange is not None:
-            self._exchange.client_gone("client stopped reading")
+            self._exchange.client_gone(Failure.CLIENT_STOPPED_READING)

@@ -9,6 +9,7 @@ from pyrbacproxy.http2.engine import Engine
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.head_block import Fields
 from pyrbacproxy.http2.stream import Http2Stream
+from pyrbacproxy.record import Failure
 
 _MOST_GATHERED_BYTES = 65_536
 
@@ -65,7 +66,7 @@ class OpenStreams:
         """The client ended it: forget it. It is for the caller to tell it so."""
         return self._by_number.pop(number, None)
 
-    def end_all(self, failure: str = "") -> None:
+    def end_all(self, failure: Failure | None = None) -> None:
         """The connection is over; `failure`: by us, for this reason.
 
         What one of them leaves behind may be another's chance to go on: so all are closed before,

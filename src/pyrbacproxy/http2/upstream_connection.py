@@ -12,12 +12,14 @@ from h2.settings import SettingCodes, Settings
 
 from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.deadline import Deadline
+from pyrbacproxy.dataplane.dial import loss
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.http2 import h2_library, upstream_heads
 from pyrbacproxy.http2.errors import ConnectionFaultError
 from pyrbacproxy.http2.frames import GOAWAY, cut, last_stream
 from pyrbacproxy.http2.upstream_decoder import UpstreamDecoder
 from pyrbacproxy.http2.upstream_stream import WINDOW_BYTES, UpstreamStream
+from pyrbacproxy.record import Failure
 
 # For all streams together: opened at once, for each has a window of its own.
 _CONNECTION_WINDOW_BYTES = 4_194_304
@@ -86,7 +88,7 @@ class UpstreamConnection(Connection):
                     self._take(event, touched)
         except (ProtocolError, ConnectionFaultError):
             self.flush()
-            self._lose("upstream broke HTTP")
+            self._lose(Failure.BROKE_HTTP)
             return
         for stream in touched.values():
             stream.flush()
@@ -97,12 +99,12 @@ class UpstreamConnection(Connection):
 
     def eof_received(self) -> None:
         """The upstream ended its sending: nothing can be answered any more."""
-        self._lose("upstream closed early")
+        self._lose(Failure.CLOSED_EARLY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Closed, by whomever."""
         super().connection_lost(exc)
-        self._lose("upstream closed early" if exc is None else "upstream connection lost")
+        self._lose(*loss(exc))
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
@@ -145,7 +147,7 @@ class UpstreamConnection(Connection):
             self.h2.close_connection()
             self.flush()
             self._transport.close()
-        self._end("upstream connection closed")
+        self._end(Failure.CONNECTION_CLOSED)
 
     def takes(self, list_bytes: int) -> bool:
         """Whether the upstream reads header lists as large; a larger one may end all streams."""
@@ -222,7 +224,7 @@ class UpstreamConnection(Connection):
         self._go()
         for stream in [found for number, found in self._streams.items() if number > last]:
             stream.was_refused = True
-            stream.lose("upstream refused the stream", ErrorCodes.CANCEL)
+            stream.lose(Failure.STREAM_REFUSED, ErrorCodes.CANCEL)
         if not self._streams:
             self.close()
 
@@ -241,14 +243,14 @@ class UpstreamConnection(Connection):
             opened, self._unopened = self._unopened, 0
             self.h2.increment_flow_control_window(opened)
 
-    def _lose(self, failure: str) -> None:
+    def _lose(self, failure: Failure, cause: str = "") -> None:
         self.abort()
-        self._end(failure)
+        self._end(failure, cause)
 
     def _stalled(self) -> None:
-        self._lose("upstream stopped reading")
+        self._lose(Failure.WRITE_STALL)
 
-    def _end(self, failure: str) -> None:
+    def _end(self, failure: Failure, cause: str = "") -> None:
         self._go()
         self._idle.cancel()
         self._stall.cancel()
@@ -257,7 +259,7 @@ class UpstreamConnection(Connection):
             self._settled = None
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.lose(failure, None)
+            stream.lose(failure, None, cause)
 
 
 def _client(limits: Limits) -> H2Connection:

@@ -8,23 +8,21 @@ HTTP/2, while HTTP/1.1 needs one for each.
 
 import asyncio
 import contextlib
-import logging
 from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyrbacproxy.dataplane import upstream_connection as http1_connection
-from pyrbacproxy.dataplane.dial import Dialler
+from pyrbacproxy.dataplane.dial import DialError, Dialler
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import UpstreamUser
-from pyrbacproxy.dataplane.upstream import RATION, Connector
+from pyrbacproxy.dataplane.upstream import Connector
 from pyrbacproxy.http2.upstream_greeting import Greeting, chose_http2
 from pyrbacproxy.http2.upstream_heads import asks_for_upgrade, request_list_bytes
+from pyrbacproxy.record import Failure
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream_connection import UpstreamConnection
-
-_LOG = logging.getLogger(__name__)
 
 
 class Http2Connector:
@@ -63,13 +61,13 @@ class Http2Connector:
         http1 = self._http1
         if asks_for_upgrade(user.upstream_head):
             if http1 is None:
-                user.upstream_failed(502, "no upgrade over HTTP/2")
+                user.upstream_failed(Failure.NO_UPGRADE)
             else:
                 http1.connect(user, is_fresh=is_fresh)
         elif http1 is not None and http1.has_idle and not (is_fresh or self._speaks_http2):
             http1.connect(user, is_fresh=False)
         elif not self.scheme:
-            user.upstream_failed(502, "no usable upstream")
+            user.upstream_failed(Failure.NO_UPSTREAM)
         else:
             self._find(user, is_fresh=is_fresh)
 
@@ -168,31 +166,29 @@ class Http2Connector:
         try:
             await self._dialler.dial(Greeting(choose))
             await self._use(made[0], answer)
-        except TimeoutError:
-            self._fail(504, "upstream did not answer the connection in time")
-        except OSError as error:
-            # ssl's errors are OSErrors too; their text names certificates and addresses, no secret.
-            address = self._dialler.address
-            _LOG.error("cannot connect to the upstream %s: %s", address, error, extra=RATION)
-            self._fail(502, "upstream refused the connection")
+        except DialError as error:
+            self._fail(error)
 
     async def _use(
         self,
         connection: "http1_connection.UpstreamConnection | UpstreamConnection",
         answer: asyncio.Future[bool],
     ) -> None:
-        """Give it to those who wait, as what it is. Raises OSError and TimeoutError."""
+        """Give it to those who wait, as what it is. Raises DialError."""
         if isinstance(connection, http1_connection.UpstreamConnection):
             self._settle_http1(connection)
             return
         try:
             async with asyncio.timeout(self.limits.connect_seconds):
                 speaks_http2 = await answer
+        except TimeoutError:
+            connection.close()
+            raise self._dialler.too_late() from None
         except BaseException:
             connection.close()
             raise
         if not speaks_http2 or not connection.is_open:
-            raise ConnectionError("it speaks no HTTP/2")
+            raise self._dialler.failed(Failure.NO_HTTP2, "does not speak HTTP/2")
         self._settle_http2(connection)
 
     def _settle_http2(self, connection: "UpstreamConnection") -> None:
@@ -203,7 +199,7 @@ class Http2Connector:
         if not connection.is_idle:
             return
         if self._waiting:
-            raise ConnectionError("it takes no streams")
+            raise self._dialler.failed(Failure.NO_CONNECTION, "takes no streams")
         if is_spare:
             connection.close()
 
@@ -217,19 +213,19 @@ class Http2Connector:
             connection.is_reused = True
             self._http1.take_back(connection)
 
-    def _fail(self, status: int, failure: str) -> None:
+    def _fail(self, error: DialError) -> None:
         """Tell those whom this dial was for."""
         count = len(self._waiting) if self._speaks_http2 else 1
         for user in [self._next() for _ in range(count)]:
             if user is not None:
-                user.upstream_failed(status, failure)
+                user.upstream_failed(error.failure, error.cause)
 
 
 def _give(connection: "UpstreamConnection", user: UpstreamUser) -> None:
     if connection.takes(request_list_bytes(user.upstream_head)):
         user.upstream_ready(connection.stream())
     else:
-        user.upstream_failed(502, "the upstream takes no head as large")
+        user.upstream_failed(Failure.HEAD_TOO_LARGE)
 
 
 def _settle(answer: asyncio.Future[bool], speaks_http2: bool) -> None:  # noqa: FBT001 - all it says

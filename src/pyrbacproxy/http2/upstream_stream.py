@@ -22,6 +22,7 @@ from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.http1.parser import InterimReceived
 from pyrbacproxy.http2 import upstream_heads
 from pyrbacproxy.http2.upstream_heads import Field
+from pyrbacproxy.record import Failure
 
 # What an upstream may send ahead of a slow client, for each stream.
 WINDOW_BYTES = 262_144
@@ -169,7 +170,7 @@ class UpstreamStream:
             elif isinstance(event, events.WindowUpdated):
                 self.send_more()
         except RemoteProtocolError:
-            self.lose("upstream broke HTTP", ErrorCodes.PROTOCOL_ERROR)
+            self.lose(Failure.BROKE_HTTP, ErrorCodes.PROTOCOL_ERROR)
 
     def _headers(self, user: UpstreamUser, fields: list[Field], *, is_ended: bool) -> None:
         received = upstream_heads.response(fields, self._method, is_ended=is_ended)
@@ -192,7 +193,7 @@ class UpstreamStream:
 
     def _ended(self, user: UpstreamUser) -> None:
         if self._left or self._framing is None:
-            self.lose("upstream closed early", ErrorCodes.PROTOCOL_ERROR)
+            self.lose(Failure.CLOSED_EARLY, ErrorCodes.PROTOCOL_ERROR)
             return
         self._carrier.has_served = True
         self._leave(None if self._has_ended else ErrorCodes.CANCEL)
@@ -200,14 +201,14 @@ class UpstreamStream:
 
     def _reset(self, error: int) -> None:
         self.was_refused = error == ErrorCodes.REFUSED_STREAM
-        self.lose("upstream refused the stream" if self.was_refused else "upstream reset", None)
+        self.lose(Failure.STREAM_REFUSED if self.was_refused else Failure.STREAM_RESET, None)
 
-    def lose(self, failure: str, error: ErrorCodes | None) -> None:
+    def lose(self, failure: Failure, error: ErrorCodes | None, cause: str = "") -> None:
         """Over too early: tell so, and the upstream with `error`."""
         user = self._user
         self._leave(error)
         if user is not None:
-            user.upstream_lost(failure)
+            user.upstream_lost(failure, cause)
 
     def flush(self) -> None:
         """That was all for now."""
@@ -275,7 +276,7 @@ class UpstreamStream:
             user.upstream_resumed()
 
     def _stalled(self) -> None:
-        self.lose("upstream stopped reading", ErrorCodes.CANCEL)
+        self.lose(Failure.WRITE_STALL, ErrorCodes.CANCEL)
         self._carrier.flush()
 
     # The answer's body

@@ -12,7 +12,7 @@ import ssl
 from functools import partial
 from urllib.parse import urlsplit
 
-from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial, lookup_of
+from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial, in_words, lookup_of
 from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, ProxyAddress, proxy_for
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.kube import review_codec, tls_context
@@ -190,9 +190,8 @@ def _failure(error: OSError | UnicodeError, *, is_reused: bool = False) -> Faile
     """
     number = error.errno if isinstance(error, OSError) else None
     is_reset = isinstance(error, ConnectionResetError) or number in (errno.ECONNRESET, errno.EPIPE)
-    words = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)
     return FailedAttempt(
-        f"the API server can't be reached: {words or type(error).__name__}",
+        f"the API server can't be reached: {in_words(error, 'the API server')}",
         is_transient=is_reset,
         cause=Cause.NOT_ASKED if is_reset and is_reused else _cause(error),
     )

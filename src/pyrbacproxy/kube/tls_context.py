@@ -11,6 +11,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyrbacproxy.tls.client_context import client_context as tls_client_context
+
 if TYPE_CHECKING:
     import tempfile
 
@@ -51,17 +53,10 @@ def client_context(
     `ca` "" means the system's roots. Without `is_verified` (insecure-skip-tls-verify) anybody may
     be the server.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As Go does: whatever is in the CA file is trusted, an intermediate without its root too.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    if not is_verified:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    elif ca:
-        _load_ca(context, ca)
-    else:
-        context.load_default_certs()
+    try:
+        context = tls_client_context(ca.encode("latin-1") if ca else None, is_verified=is_verified)
+    except ValueError as error:
+        raise ssl.SSLError(f"the CA {error}") from error
     if certificate:
         _load_pair(context, certificate, key)
     return context
@@ -69,13 +64,10 @@ def client_context(
 
 def ca_problem(ca: str) -> str:
     """Why no server can be verified with this PEM text, "" if it can."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        _load_ca(context, ca)
-    except NoWritableFolderError as error:
-        return error.strerror or ""
-    except (ssl.SSLError, OSError):
-        return "holds no PEM certificate that can be read"
+        tls_client_context(ca.encode("latin-1"))
+    except ValueError as error:
+        return str(error)
     return ""
 
 
@@ -107,14 +99,6 @@ def pair_problem(certificate: str, key: str) -> str:
             return "does not belong to client-key"
         return "is no readable PEM, or client-key is none"
     return ""
-
-
-def _load_ca(context: ssl.SSLContext, ca: str) -> None:
-    # As a file and not as `cadata`, which refuses comments in anything but ASCII.
-    with secret_folder() as folder:
-        path = Path(folder, "ca")
-        path.write_bytes(ca.encode("latin-1"))
-        context.load_verify_locations(cafile=path)
 
 
 def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -51,7 +51,7 @@ def line(record: ExchangeRecord, ended_at: float) -> bytes:
         f',"identity_source":{_string(identity, _WORD_BYTES)}'
         f',"decision_source":{_string(decision, _WORD_BYTES)}'
         f',"waited_for":[{waited_for}]'
-        f',"failure":{_string(record.failure, _WORD_BYTES)}'
+        f',"failure":{_string(record.failure or "", _WORD_BYTES)}'
         f',"received_bytes":{record.received_bytes}'
         f',"sent_bytes":{record.sent_bytes}'
         f',"decision_seconds":{_seconds(record.started_at, record.decided_at)}'

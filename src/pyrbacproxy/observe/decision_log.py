@@ -11,17 +11,18 @@ from pyrbacproxy.observe.logs import level_of
 from pyrbacproxy.record import ExchangeRecord
 
 _LOG = logging.getLogger(__name__)
-_UPSTREAM = "upstream"
 
 
 def log_notes(record: ExchangeRecord) -> None:
     """One line for each note; its text is free of secrets by its author's care.
 
-    An upstream that failed is told as the original tells it, in few fixed words: without a line a
-    502 is a riddle.
+    An upstream that failed is told as the original tells it, in one line: without it a 502 is a
+    riddle.
     """
-    if _UPSTREAM in record.failure:
-        _LOG.info("http: proxy error: %s", record.failure, extra={RATION: "proxy error"})
+    failure = record.failure
+    if failure is not None and failure.reason:
+        cause = f" ({record.cause})" if record.cause else ""
+        _LOG.error("http: proxy error: %s%s", failure, cause, extra={RATION: "proxy error"})
     if record.decided is None:
         return
     for note in record.decided.notes:

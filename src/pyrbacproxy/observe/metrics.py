@@ -7,7 +7,7 @@ who asks can add a series.
 
 from bisect import bisect_left
 
-from pyrbacproxy.record import ExchangeRecord, Outcome
+from pyrbacproxy.record import ExchangeRecord, Failure, Outcome
 
 # Seconds; up to the longest time that a client waits.
 LATENCY_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -21,18 +21,6 @@ PAGE_BOUNDS = (
 
 # Ended by the client, or by a broken body, before anything was decided.
 UNDECIDED = "undecided"
-# What `ExchangeRecord.failure` says of the upstream → the label.
-UPSTREAM_FAILURES = {
-    "no usable upstream": "unusable",
-    "upstream refused the connection": "refused",
-    "upstream did not answer the connection in time": "connect_timeout",
-    "upstream closed early": "closed_early",
-    "upstream connection lost": "connection_lost",
-    "upstream broke HTTP": "malformed_response",
-    "upstream stopped reading": "write_stall",
-    "upstream switched protocols": "unwanted_switch",
-}
-_CLIENT_GONE = "client gone"
 _SWITCHED = 101
 _TOKEN_REVIEW = "TokenReview"  # noqa: S105 - a kind
 _ACCESS_REVIEW = "SubjectAccessReview"
@@ -93,7 +81,7 @@ class Metrics:
         self.authorizations = dict.fromkeys(("static", "cache", "subject_access_review", "none"), 0)
         self.request_seconds = Histogram(LATENCY_BOUNDS)
         self.upstream_seconds = Histogram(LATENCY_BOUNDS)
-        self.upstream_failures = dict.fromkeys((*UPSTREAM_FAILURES.values(), "other"), 0)
+        self.upstream_failures = {failure.reason: 0 for failure in Failure if failure.reason}
         self.client_aborts = 0
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -137,7 +125,7 @@ class Metrics:
             self.upstream_seconds.add(record.upstream_answered_at - record.decided_at)
         self.received_bytes += record.received_bytes
         self.sent_bytes += record.sent_bytes
-        if record.failure:
+        if record.failure is not None:
             self._failed(record.failure)
 
     def observe_page(self, record: ExchangeRecord) -> None:
@@ -175,10 +163,8 @@ class Metrics:
         else:
             self.handshakes[version] = self.handshakes.get(version, 0) + 1
 
-    def _failed(self, failure: str) -> None:
-        if failure == _CLIENT_GONE:
+    def _failed(self, failure: Failure) -> None:
+        if failure is Failure.CLIENT_GONE:
             self.client_aborts += 1
-        elif failure in UPSTREAM_FAILURES:
-            self.upstream_failures[UPSTREAM_FAILURES[failure]] += 1
-        elif "upstream" in failure:
-            self.upstream_failures["other"] += 1
+        elif failure.reason:
+            self.upstream_failures[failure.reason] += 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import quote, urljoin, urlsplit
 
-from pyrbacproxy.egress_dial import Route, dial, lookup_of
+from pyrbacproxy.egress_dial import Route, dial, in_words, lookup_of
 from pyrbacproxy.egress_proxy import DEFAULT_PORTS, EgressProxies, proxy_for
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import LocalProtocolError, RemoteProtocolError
@@ -52,8 +52,7 @@ async def fetch(
     except RemoteProtocolError:
         raise FetchError("the answer is cut, too large or no HTTP/1.1") from None
     except OSError as error:
-        words = getattr(error, "verify_message", "") or error.strerror or type(error).__name__
-        raise FetchError(f"cannot be reached: {words}") from None
+        raise FetchError(f"cannot be reached: {in_words(error, 'the issuer')}") from None
     except (LocalProtocolError, ValueError):  # UnicodeError, where DNS can't spell the host, is one
         raise FetchError("the address cannot be used") from None
 

@@ -1,11 +1,8 @@
-"""The stdlib context towards an https upstream or issuer, kept fresh: its CA, our pair (D4)."""
+"""The context towards an https upstream or issuer, kept fresh: its CA, our pair (D4)."""
 
 import ssl
 
-from cryptography.hazmat.primitives.serialization import Encoding
-
-from pyrbacproxy.tls import pem
-from pyrbacproxy.tls.certificate import from_pem
+from pyrbacproxy.tls.client_context import client_context
 from pyrbacproxy.tls.contexts import read_pair
 from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles, read_file
 
@@ -17,18 +14,13 @@ def upstream_context(
 
     Raises TlsFileError.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As Go: a host name is a SAN, and every certificate in the file is an anchor.
-    context.hostname_checks_common_name = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    # As Go: whoever answers has shown once and for all who they are.
-    context.options |= ssl.OP_NO_RENEGOTIATION
+    authorities = read_file(ca_file) if ca_file else None
+    try:
+        context = client_context(authorities)
+    except ValueError as error:
+        raise TlsFileError(ca_file, str(error)) from error
     if offers_http2:
         context.set_alpn_protocols(["h2", "http/1.1"])
-    if ca_file:
-        context.load_verify_locations(cadata=_anchors(read_file(ca_file), ca_file))
-    else:
-        context.load_default_certs()
     if certificate_file:
         # Says what is wrong better than OpenSSL, which would even ask for a password.
         read_pair(certificate_file, key_file)
@@ -83,14 +75,3 @@ class UpstreamContext:
             except TlsFileError as error:
                 raise OSError(str(error)) from error
         return self._http1
-
-
-def _anchors(text: bytes, path: str) -> bytes:
-    blocks = pem.certificate_blocks(text)
-    if not blocks:
-        raise TlsFileError(path, "holds no certificate")
-    try:
-        certificates = [from_pem(block) for block in blocks]
-    except ValueError as error:
-        raise TlsFileError(path, f"bad certificate: {error}") from error
-    return b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)
