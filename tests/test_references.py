@@ -41,7 +41,7 @@ def resolves(section: str) -> bool:
         return True
     parent, _, item = section.rpartition(".")
     found = re.search(rf"^#+ {re.escape(parent)}\.? .*?(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
-    return bool(found) and bool(re.search(rf"^{item}\. ", found[0], re.MULTILINE))
+    return found is not None and re.search(rf"^{item}\. ", found[0], re.MULTILINE) is not None
 
 
 def unresolved(text: str) -> list[str]:
