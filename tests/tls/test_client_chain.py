@@ -406,7 +406,7 @@ def test_other_blocks_and_certificates_with_headers_are_skipped() -> None:
         (b"", "holds no certificate"),
         (b"half written\n", "holds no certificate"),
         (CA.key_pem(), "holds no certificate"),
-        (CA.pem[:-20], "holds no certificate"),
+        (CA.pem[:-20], "certificate 1 has no END line"),
         (CA.pem + as_pem(with_version(CA.der, 1)), "bad certificate: 1 is not a valid X509"),
         (
             CA.pem + b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n",

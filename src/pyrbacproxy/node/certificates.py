@@ -10,10 +10,10 @@ from pyrbacproxy.tls.pem import certificate_blocks, key_block
 
 def certificate_file(content: bytes, path: str) -> CertificateFile:
     """What the file holds; `problem` is set when it holds no certificate or a broken one."""
-    blocks = certificate_blocks(content)
-    if not blocks:
-        return CertificateFile(path, problem="holds no certificate")
     try:
+        blocks = certificate_blocks(content)
+        if not blocks:
+            return CertificateFile(path, problem="holds no certificate")
         certificates = tuple(_certificate(from_pem(one)) for one in blocks)
     except ValueError:
         return CertificateFile(path, problem="holds a certificate that cannot be read")

@@ -87,7 +87,7 @@ class ClientCaPool:
 
         Raises ValueError when there is none, or one that cannot be read (reference 5.7).
         """
-        blocks = [block for block in pem.certificate_blocks(text) if not pem.has_headers(block)]
+        blocks = pem.certificate_blocks(text)
         if not blocks:
             raise ValueError("holds no certificate")
         try:

@@ -206,10 +206,10 @@ def parse_pool(text: bytes, path: str) -> ClientCaPool:
 
 
 def _chain(text: bytes, path: str) -> tuple[x509.Certificate, ...]:
-    blocks = pem.certificate_blocks(text)
-    if not blocks:
-        raise TlsFileError(path, "holds no certificate")
     try:
+        blocks = pem.certificate_blocks(text)
+        if not blocks:
+            raise TlsFileError(path, "holds no certificate")
         return tuple(from_pem(block) for block in blocks)
     except ValueError as error:
         raise TlsFileError(path, f"bad certificate: {error}") from error

@@ -86,10 +86,10 @@ class UpstreamContext:
 
 
 def _anchors(text: bytes, path: str) -> bytes:
-    blocks = pem.certificate_blocks(text)
-    if not blocks:
-        raise TlsFileError(path, "holds no certificate")
     try:
+        blocks = pem.certificate_blocks(text)
+        if not blocks:
+            raise TlsFileError(path, "holds no certificate")
         certificates = [from_pem(block) for block in blocks]
     except ValueError as error:
         raise TlsFileError(path, f"bad certificate: {error}") from error
