@@ -177,11 +177,11 @@ def test_a_chain_is_found(anchors: tuple[Issued, ...], presented: tuple[Issued, 
         pytest.param((under(BETWEEN),), "unknown authority", id="intermediate not sent"),
         pytest.param((issue("CN=a", issuer=CA, hours=(-3, -2)),), "expired", id="expired"),
         pytest.param((issue("CN=a", issuer=CA, hours=(2, 3)),), "not yet valid", id="future"),
-        pytest.param((under(EXPIRED), EXPIRED), "unknown authority", id="expired intermediate"),
+        pytest.param((under(EXPIRED), EXPIRED), "CN=expired has expired", id="expired above"),
         pytest.param((issue("CN=a", issuer=CA, purposes=SERVER),), "not meant", id="for servers"),
         pytest.param(
             between(is_authority=True, purposes=SERVER),
-            "unknown authority",
+            "authority CN=special is not meant for clients",
             id="intermediate for servers",
         ),
         pytest.param(
@@ -194,11 +194,11 @@ def test_a_chain_is_found(anchors: tuple[Issued, ...], presented: tuple[Issued, 
             "critical extension",
             id="unknown critical extension above",
         ),
-        pytest.param((under(ALICE), ALICE), "unknown authority", id="a leaf cannot issue"),
-        pytest.param(between(is_authority=False), "unknown authority", id="nor who says so"),
+        pytest.param((under(ALICE), ALICE), "no authority", id="a leaf cannot issue"),
+        pytest.param(between(is_authority=False), "no authority", id="nor who says so"),
         pytest.param(
             between(is_authority=True, extensions=((NO_SIGNING, True),)),
-            "invalid CA",
+            "may not sign",
             id="nor without that key usage",
         ),
         pytest.param(
@@ -253,7 +253,7 @@ def test_a_chain_is_refused(presented: tuple[Issued, ...], reason: str) -> None:
 @pytest.mark.parametrize(
     ("anchor", "leaf", "reason"),
     [
-        pytest.param(old.OLD_CA, old.SIGNED_WITH_SHA1, "signed with sha1", id="SHA-1"),
+        pytest.param(old.OLD_CA, old.SIGNED_WITH_SHA1, "signed with SHA-1", id="SHA-1"),
         pytest.param(old.OLD_CA, old.SMALL_KEY, "RSA key of 768 bits", id="small key"),
         pytest.param(old.VERSION_1_CA, old.UNDER_VERSION_1, "", id="anchor of version 1"),
         pytest.param(old.OLD_CA, old.UNDER_VERSION_1, "unknown authority", id="another anchor"),
@@ -275,8 +275,6 @@ def test_old_certificates(anchor: bytes, leaf: bytes, reason: str) -> None:
         (with_version(ALICE.der, 1),),
         (ALICE.der, with_version(CA.der, 5)),
         (twice_extended(issue("CN=alice", issuer=CA, extensions=TWO_UNKNOWN).der),),
-        (with_odd_key(ALICE.der),),
-        (with_odd_signature(ALICE.der),),
     ],
 )
 def test_what_cannot_be_read_is_refused(chain: tuple[bytes, ...]) -> None:
@@ -288,20 +286,28 @@ def test_what_cannot_be_read_is_refused(chain: tuple[bytes, ...]) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        pytest.param(
-            twice_extended(issue("CN=ca", is_authority=True, extensions=TWO_UNKNOWN).der),
-            id="extensions",
-        ),
         pytest.param(with_odd_key(NAMESAKE_CA.der), id="key"),
         pytest.param(with_odd_signature(NAMESAKE_CA.der), id="signature"),
     ],
 )
-def test_one_that_cannot_be_read_hides_none_of_its_name(odd: bytes) -> None:
+def test_an_odd_one_that_go_reads_hides_none_of_its_name(odd: bytes) -> None:
     both = ClientCaPool.from_pem(as_pem(odd) + CA.pem)
     assert ClientChains(both).judge("192.0.2.1", (ALICE.der,), NOW).certificate
     assert ClientChains(pool(CA)).judge("192.0.2.1", (ALICE.der, odd), NOW).certificate
     alone = ClientChains(ClientCaPool.from_pem(as_pem(odd))).judge("192.0.2.1", (ALICE.der,), NOW)
     assert (alone.certificate, bool(alone.refusal)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        pytest.param(with_odd_key(ALICE.der), "neither RSA", id="key"),
+        pytest.param(with_odd_signature(ALICE.der), "not one of CN=ca", id="signature"),
+    ],
+)
+def test_a_client_with_an_odd_algorithm_is_refused(odd: bytes, reason: str) -> None:
+    peer = ClientChains(pool(CA)).judge("192.0.2.1", (odd,), NOW)
+    assert (peer.certificate, reason in peer.refusal) == (None, True)
 
 
 def test_validity_is_the_whole_chains() -> None:
@@ -407,10 +413,10 @@ def test_other_blocks_and_certificates_with_headers_are_skipped() -> None:
         (b"half written\n", "holds no certificate"),
         (CA.key_pem(), "holds no certificate"),
         (CA.pem[:-20], "certificate 1 has no END line"),
-        (CA.pem + as_pem(with_version(CA.der, 1)), "bad certificate: 1 is not a valid X509"),
+        (CA.pem + as_pem(with_version(CA.der, 1)), "bad certificate: number 2: trailing octets"),
         (
             CA.pem + b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n",
-            "bad certificate",
+            "bad certificate: number 2: malformed certificate",
         ),
     ],
 )

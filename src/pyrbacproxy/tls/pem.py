@@ -10,6 +10,7 @@ a certificate, a block with headers, or an error.
 import base64
 import binascii
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
@@ -22,13 +23,20 @@ _KEY = re.compile(
 
 
 class Certificates(NamedTuple):
-    """The certificates of a text in DER, in order, and which of its blocks (from 1) have headers.
+    """The certificates of a text in DER, in order, and the numbers of the blocks with headers.
 
-    RFC 1421 headers stand behind the BEGIN line. Go and Kubernetes pass over such blocks.
+    Blocks are numbered from 1. RFC 1421 headers stand behind the BEGIN line; Go and Kubernetes pass
+    over such blocks.
     """
 
     ders: tuple[bytes, ...]
     with_headers: tuple[int, ...]
+
+    def numbered(self) -> Iterator[tuple[int, bytes]]:
+        """The certificates, each with its number."""
+        count = len(self.ders) + len(self.with_headers)
+        used = (number for number in range(1, count + 1) if number not in self.with_headers)
+        return zip(used, self.ders, strict=True)
 
 
 def certificates(text: bytes) -> Certificates:

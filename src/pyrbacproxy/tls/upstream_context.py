@@ -2,10 +2,8 @@
 
 import ssl
 
-from cryptography.hazmat.primitives.serialization import Encoding
-
 from pyrbacproxy.tls import pem
-from pyrbacproxy.tls.certificate import from_pem
+from pyrbacproxy.tls.certificate import from_der
 from pyrbacproxy.tls.contexts import read_pair
 from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles, read_file
 
@@ -87,10 +85,11 @@ class UpstreamContext:
 
 def _anchors(text: bytes, path: str) -> bytes:
     try:
-        blocks = pem.certificate_blocks(text)
-        if not blocks:
-            raise TlsFileError(path, "holds no certificate")
-        certificates = [from_pem(block) for block in blocks]
+        ders = pem.certificates(text).ders
+        for der in ders:
+            from_der(der)
     except ValueError as error:
         raise TlsFileError(path, f"bad certificate: {error}") from error
-    return b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)
+    if not ders:
+        raise TlsFileError(path, "holds no certificate")
+    return b"".join(ders)
