@@ -141,6 +141,5 @@ def _client_ca(path: str, on_pool: Callable[[ClientCaPool], None]) -> WatchedFil
 
 
 def _warn_of_headers(path: str, numbers: tuple[int, ...]) -> None:
-    if numbers:
-        listed = ", ".join(map(str, numbers))
-        _LOG.warning("%s: not used, for they have PEM headers: certificates %s", path, listed)
+    for number in numbers:
+        _LOG.warning("%s: certificate %d is not used, for it has PEM headers", path, number)
