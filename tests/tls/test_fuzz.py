@@ -44,17 +44,21 @@ FULL = [
         tlv(
             SEQUENCE,
             *(
-                tlv(
-                    tag,
-                    *(
-                        tlv(SEQUENCE, one)
-                        for one in (
+                tlv(tag, *(tlv(SEQUENCE, one) for one in trees))
+                for tag, trees in (
+                    (
+                        0xA0,
+                        (
                             *(tlv(0x82, b".b.c"), tlv(0x81, b"a@b.c"), tlv(0x81, b".b.c")),
                             *(tlv(0x86, b"b.c"), tlv(0x87, b"\x0a\0\0\0\xff\0\0\0")),
-                        )
+                            tlv(0x87, bytes(32)),
+                        ),
+                    ),
+                    (
+                        0xA1,
+                        (tlv(0x82, b"x.c"), tlv(0x81, b"x"), tlv(0x87, b"\x0b\0\0\0\xff\0\0\0")),
                     ),
                 )
-                for tag in (0xA0, 0xA1)
             ),
         ),
         TRUE,
@@ -172,7 +176,8 @@ def test_what_an_authority_signed_is_judged_without_an_exception(place: str) -> 
             anchor: Certificate | None = from_der(CA.der)
         elif place == "intermediate":
             rich = asn1.extended(BETWEEN, FULL[:5], CA.key)
-            links = [ALICE.der, signed_again(randomness, rich, CA)]
+            named = asn1.extended(ALICE, FULL[3:4], BETWEEN.key)
+            links = [named, signed_again(randomness, rich, CA)]
             anchor = from_der(CA.der)
         else:
             links = [ALICE.der, BETWEEN.der]
