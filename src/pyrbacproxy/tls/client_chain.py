@@ -208,7 +208,7 @@ def _judge(pool: ClientCaPool, chain: tuple[bytes, ...], now: float) -> _Verdict
         links = [from_der(der) for der in chain]
         outcome = _Verification(pool, links, now).outcome()
     except Exception as error:  # noqa: BLE001 -- whatever a stranger's certificate raises refuses it
-        refusal = f"the client's certificates cannot be read: {error or type(error).__name__}"
+        refusal = f"the client's certificates cannot be read: {str(error) or type(error).__name__}"
         return _Verdict(None, refusal, -math.inf, math.inf)
     boundaries = pool.boundaries + _boundaries(links)
     since = max((instant for instant in boundaries if instant <= now), default=-math.inf)
@@ -280,7 +280,8 @@ class _Verification:
         """Why the signer's name above the last of the chain proves nothing, "" if it does."""
         self._signatures += 1
         if self._signatures > _MAX_SIGNATURES:
-            return "has too many possible authorities"
+            self._reason = "has too many possible authorities"
+            return self._reason
         child = chain[-1]
         weak = _WEAK.get(_algorithm(child)[0])
         if weak:
