@@ -53,6 +53,12 @@ _CURVES = (
     b"\x2b\x81\x04\x00\x22",
     b"\x2b\x81\x04\x00\x23",
 )
+_OTHER_CURVES = {
+    b"\x2b\x81\x04\x00\x0a": "secp256k1",
+    b"\x2b\x24\x03\x03\x02\x08\x01\x01\x07": "brainpoolP256r1",
+    b"\x2b\x24\x03\x03\x02\x08\x01\x01\x0b": "brainpoolP384r1",
+    b"\x2b\x24\x03\x03\x02\x08\x01\x01\x0d": "brainpoolP512r1",
+}
 _AUTHORITY_INFORMATION = b"\x2b\x06\x01\x05\x05\x07\x01\x01"
 _MAX_VERSION = 3
 _YEAR_1_SECONDS = -62_135_596_800
@@ -554,7 +560,9 @@ def _key(element: bytes) -> PublicKey | None:
     elif oid == _EC:
         curve = _Input(parameters, "ECDSA parameters").take(_OID)
         if curve not in _CURVES:
-            raise ValueError("unsupported elliptic curve")
+            raise ValueError(
+                f"unsupported elliptic curve {_OTHER_CURVES.get(curve) or _dotted(curve)}"
+            )
         if data[:1] != b"\x04":
             raise ValueError("malformed ECDSA key")
     elif oid == _ED25519:
