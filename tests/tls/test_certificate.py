@@ -421,3 +421,58 @@ def test_critical_extensions_that_are_not_understood(
     odd: bytes, unhandled: tuple[str, ...]
 ) -> None:
     assert from_der(with_extensions(odd)).extensions.unhandled == unhandled
+
+
+@pytest.mark.parametrize(
+    ("oid", "value"),
+    [
+        pytest.param(CONSTRAINTS, subtree(0x81, b'"a b"@b.c'), id="a quoted mailbox"),
+        pytest.param(CONSTRAINTS, subtree(0x81, b"a\\@b@b.c"), id="an escaped mailbox"),
+        pytest.param(ALTERNATIVE, tlv(SEQUENCE, tlv(0x86, b"a/b:c?%zz#x")), id="a relative URI"),
+        pytest.param(POLICY_CONSTRAINTS, tlv(SEQUENCE, tlv(0x81, b"\1")), id="policy constraints"),
+        pytest.param(
+            MAPPINGS, tlv(SEQUENCE, tlv(SEQUENCE, CLIENT_AUTH, CLIENT_AUTH)), id="policy mappings"
+        ),
+    ],
+)
+def test_what_is_unusual_is_read(oid: bytes, value: bytes) -> None:
+    assert from_der(with_extensions(extension(oid, value))).extensions.unhandled == ()
+
+
+@pytest.mark.parametrize(
+    ("oid", "value"),
+    [
+        pytest.param(ALTERNATIVE, tlv(SEQUENCE, tlv(0x86, b"a:b/c")), id="a scheme"),
+        pytest.param(POLICIES, tlv(SEQUENCE, tlv(SEQUENCE, tlv(OID, b"\x2b\x80\x01"))), id="OID"),
+    ],
+)
+def test_what_is_unusual_and_malformed(oid: bytes, value: bytes) -> None:
+    der = with_extensions(extension(oid, value.replace(b"a:b/c", b"1:b/c")))
+    with pytest.raises(ValueError, match="malformed"):
+        from_der(der)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        pytest.param(
+            tlv(
+                SEQUENCE,
+                tlv(SEQUENCE, tlv(OID, b"\x2b\x65\x70"), OTHER),
+                tlv(BITS, b"\0" + b"1" * 32),
+            ),
+            id="Ed25519 with parameters",
+        ),
+        pytest.param(
+            tlv(
+                SEQUENCE,
+                asn1.children(RSA_INFO)[0],
+                tlv(BITS, b"\0", tlv(SEQUENCE, tlv(2, b"\xff"), tlv(2, b"\3"))),
+            ),
+            id="a negative modulus",
+        ),
+    ],
+)
+def test_numbers_and_parameters_that_no_key_has(info: bytes) -> None:
+    with pytest.raises(ValueError, match=r"key"):
+        from_der(with_part(asn1.KEY, info))

@@ -6,7 +6,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from pyrbacproxy.peer import ClientCertificate, Peer
 from pyrbacproxy.tls.client_chain import ClientCaPool, ClientChains
@@ -579,6 +579,20 @@ def test_a_key_on_another_curve_or_of_another_kind_did_not_sign() -> None:
     for key in (rsa_key(), ed25519.Ed25519PrivateKey.generate()):
         other = issue("CN=ca", key=key, is_authority=True)
         assert "not one of CN=ca" in judge((other,), ALICE).refusal
+
+
+def test_a_signature_by_another_kind_of_key_is_none() -> None:
+    edwards = issue("CN=ca", key=ed25519.Ed25519PrivateKey.generate(), is_authority=True)
+    assert "not one of CN=ca" in judge((CA,), issue("CN=a", issuer=edwards)).refusal
+
+
+def test_an_rsa_key_with_a_large_exponent_is_refused() -> None:
+    parts = rsa_key().public_key().public_numbers()
+    large = rsa.RSAPublicNumbers((1 << 32) + 1, parts.n).public_key()
+    info = large.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    odd = asn1.changed(ALICE, lambda parts: parts.__setitem__(asn1.KEY, info), CA.key)
+    peer = ClientChains(pool(CA)).judge("192.0.2.1", (odd,), NOW)
+    assert "too large an exponent" in peer.refusal
 
 
 def _signed(

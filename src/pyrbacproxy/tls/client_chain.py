@@ -386,23 +386,15 @@ def _verifier(child: Certificate, signer: Certificate) -> Callable[[bytes, bytes
     oid, parameters = _algorithm(child)
     if isinstance(key, ed25519.Ed25519PublicKey):
         return key.verify if oid == _ED25519 and not parameters else None
-    if isinstance(key, ec.EllipticCurvePublicKey):
-        ecdsa = _ECDSA.get(oid)
-        if ecdsa is None:
-            return None
-        return lambda signature, text: key.verify(signature, text, ec.ECDSA(ecdsa))
-    if not isinstance(key, rsa.RSAPublicKey):
-        return None
-    if oid == _RSA_PSS:
-        pss = _PSS.get(parameters)
-        if pss is None:
-            return None
-        scheme = padding.PSS(padding.MGF1(pss), pss.digest_size)
-        return lambda signature, text: key.verify(signature, text, scheme, pss)
-    pkcs1 = _RSA_PKCS1.get(oid)
-    if pkcs1 is None:
-        return None
-    return lambda signature, text: key.verify(signature, text, padding.PKCS1v15(), pkcs1)
+    if isinstance(key, ec.EllipticCurvePublicKey) and (digest := _ECDSA.get(oid)):
+        return lambda signature, text: key.verify(signature, text, ec.ECDSA(digest))
+    if isinstance(key, rsa.RSAPublicKey):
+        if pkcs1 := _RSA_PKCS1.get(oid):
+            return lambda signature, text: key.verify(signature, text, padding.PKCS1v15(), pkcs1)
+        if oid == _RSA_PSS and (pss := _PSS.get(parameters)):
+            scheme = padding.PSS(padding.MGF1(pss), pss.digest_size)
+            return lambda signature, text: key.verify(signature, text, scheme, pss)
+    return None
 
 
 def _outside_constraints(chain: tuple[Certificate, ...], authority: Certificate) -> str:
