@@ -16,7 +16,7 @@ TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporte
 	nginx-light:nginx wrk:wrk gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-dev:/usr/include/zlib.h \
 	mmdebstrap:mmdebstrap buildah:buildah runc:runc nghttp2-client:h2load
 
-.PHONY: setup demo test e2e conformance check docs bench image binary clean
+.PHONY: setup demo test fuzz e2e conformance check docs bench image binary clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,10 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# Certificates and PEM files made to break what reads them: FUZZ_INPUTS of each kind, from FUZZ_SEED on.
+fuzz: setup
+	FUZZ_INPUTS=$(or $(FUZZ_INPUTS),50000) FUZZ_SEED=$(or $(FUZZ_SEED),71) $(BIN)/pytest tests/tls/test_fuzz.py $(PYTEST_ARGS)
 
 e2e: setup
 	$(BIN)/pytest -m e2e $(PYTEST_ARGS)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import SSL
 
 from pyrbacproxy.admin.health import Check
@@ -94,7 +95,7 @@ def fixture_pair() -> ServingPair:
 
 
 def expired(pair: ServingPair) -> ServingPair:
-    leaf = pair.chain[0]
+    leaf = x509.load_der_x509_certificate(pair.chain[0])
     now = dt.datetime.now(dt.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -105,7 +106,8 @@ def expired(pair: ServingPair) -> ServingPair:
         .not_valid_before(now - dt.timedelta(days=2))
         .not_valid_after(now - dt.timedelta(days=1))
     )
-    return replace(pair, chain=(builder.sign(pair.key, hashes.SHA256()),))
+    certificate = builder.sign(pair.key, hashes.SHA256())
+    return replace(pair, chain=(certificate.public_bytes(Encoding.DER),))
 
 
 def test_a_good_pair_is_ok(pair: ServingPair) -> None:

@@ -77,7 +77,7 @@ def serving_certificate(context: SSL.Context | None, reload_fault: str) -> Check
     if context is None:
         return Check(name, is_ok=False, detail="not there yet", counts_for_readiness=False)
     valid = validity(context)
-    if valid is None or valid[1].timestamp() <= time.time():
+    if valid is None or valid[1] < time.time():
         return Check(name, is_ok=False, detail="expired")
     if reload_fault:
         return Check(name, is_ok=False, detail=reload_fault, counts_for_readiness=False)

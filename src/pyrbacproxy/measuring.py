@@ -1,10 +1,9 @@
 """The page `/metrics`: what was counted, and what each part knows at the moment."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from OpenSSL import SSL
+from OpenSSL import SSL, crypto
 
 from pyrbacproxy.admin.health import Look
 from pyrbacproxy.admin.status import COMPONENT, PageSettings, Program
@@ -13,20 +12,20 @@ from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.http1.response import Response
 from pyrbacproxy.observe.metrics import Metrics
+from pyrbacproxy.tls.certificate import from_der
 from pyrbacproxy.tls.watched_files import WatchedFiles
 
 if TYPE_CHECKING:
     from pyrbacproxy.observe.gauges import Gauges
 
 
-def validity(context: SSL.Context | None) -> tuple[datetime, datetime] | None:
-    """When the certificate of a server's context begins and ends; None without one."""
-    certificate = (
-        None if context is None else SSL.Connection(context).get_certificate(as_cryptography=True)
-    )
-    if certificate is None:
+def validity(context: SSL.Context | None) -> tuple[float, float] | None:
+    """When the certificate of a server's context begins and ends, in epoch seconds."""
+    shown = None if context is None else SSL.Connection(context).get_certificate()
+    if shown is None:
         return None
-    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    certificate = from_der(crypto.dump_certificate(crypto.FILETYPE_ASN1, shown))
+    return certificate.not_before, certificate.not_after
 
 
 class MetricsPage:
@@ -94,8 +93,8 @@ class MetricsPage:
                 files.name: Files(files.reloads, files.failures, is_bad=bool(files.fault))
                 for files in self._watched()
             },
-            certificate_begins_at=None if valid is None else valid[0].timestamp(),
-            certificate_expires_at=None if valid is None else valid[1].timestamp(),
+            certificate_begins_at=None if valid is None else valid[0],
+            certificate_expires_at=None if valid is None else valid[1],
             is_gate_open=not self._gate().progress,
             checks={check.name: check.is_ok for check in checks},
             features={

@@ -18,8 +18,8 @@ def source(
 def test_nothing_changed_is_the_same_object() -> None:
     now = [NOON.timestamp()]
     for chains, chain in (
-        (ClientChains(ClientCaPool([CA.certificate])), (ALICE.der,)),
-        (ClientChains(ClientCaPool([ALICE.certificate])), (LATER.der,)),
+        (ClientChains(ClientCaPool.from_pem(CA.pem)), (ALICE.der,)),
+        (ClientChains(ClientCaPool.from_pem(ALICE.pem)), (LATER.der,)),
         (ClientChains(), ()),
         (ClientChains(), (ALICE.der,)),
     ):
@@ -30,7 +30,7 @@ def test_nothing_changed_is_the_same_object() -> None:
 
 def test_expiry_bites_on_a_live_connection() -> None:
     now = [NOON.timestamp()]
-    peer = source(ClientChains(ClientCaPool([CA.certificate])), now)
+    peer = source(ClientChains(ClientCaPool.from_pem(CA.pem)), now)
     assert peer().certificate is not None
     now[0] += HOUR + 1
     assert peer().certificate is None
@@ -39,7 +39,7 @@ def test_expiry_bites_on_a_live_connection() -> None:
 
 def test_a_certificate_may_become_valid() -> None:
     now = [NOON.timestamp() - HOUR / 2]
-    peer = source(ClientChains(ClientCaPool([CA.certificate])), now, (LATER.der,))
+    peer = source(ClientChains(ClientCaPool.from_pem(CA.pem)), now, (LATER.der,))
     assert "not yet" in peer().refusal
     now[0] += HOUR
     assert peer().certificate is not None
@@ -47,11 +47,11 @@ def test_a_certificate_may_become_valid() -> None:
 
 def test_a_new_pool_bites_on_a_live_connection() -> None:
     now = [NOON.timestamp()]
-    chains = ClientChains(ClientCaPool([CA.certificate]))
+    chains = ClientChains(ClientCaPool.from_pem(CA.pem))
     peer = source(chains, now)
     first = peer()
-    chains.replace_pool(ClientCaPool([CA.certificate]))
+    chains.replace_pool(ClientCaPool.from_pem(CA.pem))
     assert peer() is first, "the same verdict is the same peer"
-    chains.replace_pool(ClientCaPool([issue("CN=ca", is_authority=True).certificate]))
+    chains.replace_pool(ClientCaPool.from_pem(issue("CN=ca", is_authority=True).pem))
     assert peer().certificate is None
     assert peer() == Peer("192.0.2.1", None, peer().refusal)

@@ -40,7 +40,7 @@ def test_a_bundle_without_a_key(tmp_path: Path) -> None:
             b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
             "holds a certificate that cannot be read",
         ),
-        (as_pem(with_version(issue("CN=a").der, 1)), "holds a certificate that cannot be read"),
+        (as_pem(with_version(issue("CN=a").der, 5)), "holds a certificate that cannot be read"),
     ],
 )
 def test_nothing_usable(content: bytes, problem: str) -> None:

@@ -151,7 +151,7 @@ def test_a_token_goes_to_nobody_whose_certificate_cannot_be_read(server: Server)
 
 def test_a_certificate_that_cannot_be_read_has_no_fingerprint(server: Server) -> None:
     pair = issue("CN=odd", hours=(-100_000, 100_000))
-    odd = as_pem(with_version(pair.der, 1))
+    odd = as_pem(with_version(pair.der, 5))
     server.pair.certificate_file.write_bytes(odd)
     server.pair.key_file.write_bytes(pair.key_pem())
     with server.answering(http(401)) as port:

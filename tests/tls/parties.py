@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL, _util
 
+from pyrbacproxy.tls.certificate import from_der
 from pyrbacproxy.tls.contexts import PrivateKey, ServingPair
 from pyrbacproxy.tls.engine import ServerEngine
 
@@ -44,7 +45,7 @@ class Issued:
     @property
     def pair(self) -> ServingPair:
         assert isinstance(self.key, PrivateKey)
-        return ServingPair(chain=(self.certificate,), key=self.key)
+        return ServingPair((self.der,), from_der(self.der), self.key)
 
 
 def with_version(certificate: bytes, number: int) -> bytes:

@@ -177,6 +177,7 @@ def test_the_rules_that_every_side_shares(trusting: Trusting) -> None:
         pytest.param(as_pem(b"\x30\x02\x05\x00"), "bad certificate, number 1", id="another value"),
         pytest.param(as_pem(b"0"), "bad certificate, number 1", id="a tag alone"),
         pytest.param(as_pem(b""), "bad certificate, number 1", id="nothing in the block"),
+        pytest.param(CA.pem[:-60], "bad certificate: certificate 1 has no END", id="truncated"),
     ],
 )
 def test_authorities_that_cannot_all_be_used_are_refused(text: bytes, problem: str) -> None:
@@ -197,3 +198,12 @@ def test_unverified_means_any_server() -> None:
     shown = leaf(OTHER_CA, names=None)
     context = client_context(is_verified=False)
     assert handshake(context, serving(shown.pem, key=shown.key_pem())) == "TLSv1.3"
+
+
+def test_fr74_joined_authorities_are_both_used_and_headers_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    headers = b"-----BEGIN CERTIFICATE-----\nProc-Type: 4\n\nAAAA\n-----END CERTIFICATE-----\n"
+    context = client_context(CA.pem.rstrip() + OTHER_CA.pem + headers, source="/ca.crt")
+    assert len(context.get_ca_certs()) == 2
+    assert "/ca.crt: certificate 3 is not used, for it has PEM headers" in caplog.text

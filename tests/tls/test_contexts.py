@@ -94,7 +94,7 @@ def test_one_file_holds_both_in_any_order(
     settings = write(tmp_path, both=text)
     assert problems(settings) == []
     pair = read_pair(settings.certificate_file, settings.key_file)
-    assert pair.chain[0] == issued.certificate
+    assert pair.chain[0] == issued.der
     assert len(pair.chain) == links
     client = Client()
     handshake(pair, settings, client)
@@ -106,7 +106,7 @@ def test_one_file_holds_both_in_any_order(
 def test_two_files_hold_one_each(tmp_path: Path) -> None:
     settings = write(tmp_path, certificate=RSA.pem + CA.pem, key=PKCS1)
     pair = read_pair(settings.certificate_file, settings.key_file)
-    assert pair.chain == (RSA.certificate, CA.certificate)
+    assert pair.chain == (RSA.der, CA.der)
 
 
 def test_a_pair_does_not_show_its_key() -> None:
@@ -160,8 +160,8 @@ def test_a_pair_does_not_show_its_key() -> None:
             "--client-ca-file: {}/ca: bad certificate",
         ),
         (
-            {"both": as_pem(with_version(EC.der, 1)) + SEC1},
-            "--tls-cert-file: {}/both: bad certificate: 1 is not a valid X509 version",
+            {"both": as_pem(with_version(EC.der, 5)) + SEC1},
+            "--tls-cert-file: {}/both: bad certificate: number 1: 6 is not a valid X509 version",
         ),
     ],
 )
@@ -223,7 +223,7 @@ def test_what_openssl_finds_too_weak_is_a_problem(tmp_path: Path) -> None:
 def test_the_self_signed_pair_is_as_the_originals(hostname: str, name: x509.GeneralName) -> None:
     before = dt.datetime.now(dt.UTC)
     pair = self_signed_pair(hostname)
-    leaf, ca = pair.chain
+    leaf, ca = map(x509.load_der_x509_certificate, pair.chain)
     assert isinstance(pair.key, rsa.RSAPrivateKey)
     assert pair.key.key_size == 2048
     leaf.verify_directly_issued_by(ca)

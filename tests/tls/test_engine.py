@@ -1,11 +1,12 @@
 import gc
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from OpenSSL import SSL
 
-from pyrbacproxy.tls.contexts import ServingPair, TlsSettings, server_context
+from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import PlainHttpError, ServerEngine, TlsError
 from tests.tls.parties import Client, authority, issue
 
@@ -118,8 +119,8 @@ def test_nothing_is_said_after_the_end() -> None:
 
 
 def test_a_long_chain_goes_out_whole() -> None:
-    links = tuple(authority(f"CN={'x' * 60}").certificate for _ in range(40))
-    pair = ServingPair(chain=(SERVER.certificate, *links), key=SERVER.pair.key)
+    links = tuple(authority(f"CN={'x' * 60}").der for _ in range(40))
+    pair = replace(SERVER.pair, chain=(SERVER.der, *links))
     server = ServerEngine(server_context(pair, TlsSettings()))
     client = Client()
     client.handshake(server)

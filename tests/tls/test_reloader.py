@@ -4,6 +4,8 @@ import weakref
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import SSL
 
 from pyrbacproxy.tls.client_chain import ClientCaPool
@@ -11,7 +13,7 @@ from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.engine import ServerEngine
 from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR, TlsReloader
 from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles
-from tests.tls.parties import Client, Issued, authority, issue
+from tests.tls.parties import NOON, Client, Issued, authority, issue
 
 ONE = issue("CN=one")
 TWO = issue("CN=two")
@@ -146,9 +148,9 @@ def test_a_pool_is_replaced_and_a_bad_one_is_not_used(listener: Listener, tmp_pa
     assert len(listener.pools) == 1
     (tmp_path / "ca.crt").write_bytes(CA_TWO.pem)
     listener.reloader.check()
-    assert [pool.anchors[0].link.certificate for pool in listener.pools] == [
-        CA.certificate,
-        CA_TWO.certificate,
+    assert [pool.anchors[0].der for pool in listener.pools] == [
+        CA.der,
+        CA_TWO.der,
     ]
     assert len(listener.contexts) == 1
 
@@ -192,7 +194,7 @@ async def test_it_runs_until_cancelled(listener: Listener, tmp_path: Path) -> No
         listener.changed.clear()
         (tmp_path / "ca.crt").write_bytes(ca.pem)
         await asyncio.wait_for(listener.changed.wait(), 10)
-        assert listener.pools[-1].anchors[0].link.certificate == ca.certificate
+        assert listener.pools[-1].anchors[0].der == ca.der
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -212,3 +214,98 @@ def test_what_is_wrong_with_the_newest_files_is_told_until_it_is_mended(
     (tmp_path / "tls.crt").write_bytes(ONE.pem)
     reloader.check()
     assert set(reloader.faults()) == {CLIENT_CA}
+
+
+# --- FR93, D39 ------------------------------------------------------------------------
+
+OLD = issue("CN=old", hours=(-9, -5))
+SOON_OVER = issue("CN=soon-over", hours=(-1, 1))
+
+
+def put(folder: Path, pair: Issued) -> None:
+    (folder / "tls.crt").write_bytes(pair.pem)
+    (folder / "tls.key").write_bytes(pair.key_pem())
+
+
+def shown(listener: Listener) -> bytes:
+    client = Client()
+    client.handshake(ServerEngine(listener.contexts[-1]))
+    certificate = client.connection.get_peer_certificate()
+    assert certificate is not None
+    return certificate.to_cryptography().public_bytes(Encoding.DER)
+
+
+def at_noon(settings: TlsSettings, now: list[float]) -> Listener:
+    listener = Listener(settings)
+    listener.reloader = TlsReloader(
+        settings, listener.on_context, listener.on_pool, clock=lambda: now[0]
+    )
+    return listener
+
+
+def test_fr93_an_expired_pair_serves_from_the_start(
+    settings: TlsSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(tmp_path, OLD)
+    listener = at_noon(settings, [NOON.timestamp()])
+    listener.reloader.load()
+    assert shown(listener) == OLD.der
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == (
+        f"{tmp_path}/tls.crt: the certificate of CN=old expired at 2030-06-01T07:00:00Z: "
+        "clients that verify it will refuse it"
+    )
+    put(tmp_path, SOON_OVER)
+    listener.reloader.check()
+    assert shown(listener) == SOON_OVER.der
+
+
+def test_fr93_a_valid_pair_stays_as_long_as_it_is_valid(
+    settings: TlsSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [NOON.timestamp()]
+    put(tmp_path, SOON_OVER)
+    listener = at_noon(settings, now)
+    listener.reloader.load()
+    put(tmp_path, OLD)
+    for _ in range(3):
+        listener.reloader.check()
+    assert shown(listener) == SOON_OVER.der
+    fault = (
+        f"{tmp_path}/tls.crt: the certificate of CN=old expired at 2030-06-01T07:00:00Z, "
+        "the one in use is valid until 2030-06-01T13:00:00Z"
+    )
+    assert listener.reloader.faults() == {SERVING_PAIR: fault}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Keeping the old serving certificate: {fault}"
+    ]
+    now[0] += 3601
+    listener.reloader.check()
+    assert shown(listener) == OLD.der
+    assert listener.reloader.faults() == {}
+
+
+# FR83
+def test_a_key_that_no_client_takes_keeps_the_old_pair(listener: Listener, tmp_path: Path) -> None:
+    put(tmp_path, issue("CN=odd", key=ec.generate_private_key(ec.SECP256K1())))
+    listener.reloader.check()
+    assert listener.served() is ONE
+    assert "unsupported elliptic curve secp256k1" in listener.reloader.faults()[SERVING_PAIR]
+
+
+# FR74
+def test_certificates_with_headers_are_named_once(
+    listener: Listener, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_headers = CA.pem.replace(b"TE-----\n", b"TE-----\nKey: value\n\n", 1)
+    (tmp_path / "ca.crt").write_bytes(CA_TWO.pem + with_headers)
+    put(tmp_path, TWO)
+    (tmp_path / "tls.crt").write_bytes(with_headers + TWO.pem)
+    for _ in range(3):
+        listener.reloader.check()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/tls.crt: certificate 1 is not used, for it has PEM headers",
+        f"{tmp_path}/ca.crt: certificate 2 is not used, for it has PEM headers",
+    ]
+    assert listener.served() is TWO
+    assert [anchor.der for anchor in listener.pools[-1].anchors] == [CA_TWO.der]

@@ -116,3 +116,24 @@ def test_what_cannot_be_read_is_named(path: str) -> None:
     with pytest.raises(TlsFileError, match="cannot be read: ") as failed:
         read_file(path)
     assert failed.value.path == path
+
+
+# D38
+def test_an_unforeseen_exception_keeps_the_old_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "file"
+    used: list[bytes] = []
+
+    def use(contents: tuple[bytes, ...]) -> None:
+        if contents[0] == b"odd":
+            raise RuntimeError("unforeseen")
+        used.append(contents[0])
+
+    files = WatchedFiles("thing", (str(path),), use)
+    for content in (b"a", b"odd", b"odd", b"b"):
+        path.write_bytes(content)
+        files.check()
+        assert files.fault == (f"{path}: RuntimeError: unforeseen" if content == b"odd" else "")
+    assert (used, files.failures) == ([b"a", b"b"], 2)
+    assert [record.exc_info is not None for record in caplog.records] == [True]

@@ -54,7 +54,11 @@ def client_context(
     be the server.
     """
     try:
-        context = tls_client_context(ca.encode("latin-1") if ca else None, is_verified=is_verified)
+        context = tls_client_context(
+            ca.encode("latin-1") if ca else None,
+            source="the API server's CA",
+            is_verified=is_verified,
+        )
     except ValueError as error:
         raise ssl.SSLError(f"the CA {error}") from error
     if certificate:

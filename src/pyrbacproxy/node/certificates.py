@@ -1,34 +1,31 @@
 """A PEM file → the certificates in it, and whether a key is there; the key itself is not kept."""
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-
 from pyrbacproxy.node.facts import Certificate, CertificateFile
-from pyrbacproxy.tls.certificate import from_der, from_pem
-from pyrbacproxy.tls.pem import certificate_blocks, key_block
+from pyrbacproxy.tls.certificate import from_der, name_text
+from pyrbacproxy.tls.pem import certificates, key_block
 
 
 def certificate_file(content: bytes, path: str) -> CertificateFile:
     """What the file holds; `problem` is set when it holds no certificate or a broken one."""
-    blocks = certificate_blocks(content)
-    if not blocks:
-        return CertificateFile(path, problem="holds no certificate")
     try:
-        certificates = tuple(_certificate(from_pem(one)) for one in blocks)
+        found = tuple(_certificate(der) for der in certificates(content).ders)
     except ValueError:
         return CertificateFile(path, problem="holds a certificate that cannot be read")
-    return CertificateFile(path, certificates, has_key=key_block(content) is not None)
+    if not found:
+        return CertificateFile(path, problem="holds no certificate")
+    return CertificateFile(path, found, has_key=key_block(content) is not None)
 
 
 def fingerprint(der: bytes) -> str:
     """SHA-256 of a certificate, as `Certificate` has it. Raises ValueError."""
-    return from_der(der).fingerprint(hashes.SHA256()).hex()
+    return from_der(der).fingerprint
 
 
-def _certificate(certificate: x509.Certificate) -> Certificate:
+def _certificate(der: bytes) -> Certificate:
+    certificate = from_der(der)
     return Certificate(
-        certificate.subject.rfc4514_string(),
-        certificate.not_valid_before_utc.timestamp(),
-        certificate.not_valid_after_utc.timestamp(),
-        certificate.fingerprint(hashes.SHA256()).hex(),
+        name_text(certificate.subject_attributes),
+        certificate.not_before,
+        certificate.not_after,
+        certificate.fingerprint,
     )

@@ -1,65 +1,115 @@
 """Presented chain + current client CA pool + time → `ClientCertificate` or why not.
 
-OpenSSL joins names and signatures, path lengths, name constraints, key usage and unknown critical
-extensions. What its store does not know as Go does is decided here, before it sees a certificate:
-time, purpose along the whole chain, strength of keys and signatures (reference 5.6). So an
-unusable certificate never hides a usable one of the same name.
+The rules are those of Go's crypto/x509 (`Verify` with the purpose of a client), written out:
+OpenSSL takes an authorityKeyIdentifier that names another issuer or serial for the mark of another
+authority, and no flag turns that off. For RFC 5280 (section 4.2.1.1) and Go it is a hint in which
+order to try, so that a certificate outlives the renewal of its authority under the same name and
+key.
+
+A certificate that can't be read is refused with its whole chain. One that can be read and is
+unusable (expired, for another purpose, with a weak key) never hides a usable one of the same name.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from OpenSSL import crypto
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from pyrbacproxy.peer import ClientCertificate, Peer
 from pyrbacproxy.tls import pem
-from pyrbacproxy.tls.certificate import from_der, from_pem
+from pyrbacproxy.tls.certificate import (
+    COMMON_NAME,
+    ORGANIZATION,
+    AlternativeNames,
+    Certificate,
+    Mailbox,
+    Subtrees,
+    from_der,
+    is_address,
+    is_domain,
+    mailbox,
+    name_text,
+    uri_host,
+)
 
-# X509_V_FLAG_NO_CHECK_TIME, which pyOpenSSL has no name for: the clock is not OpenSSL's to read.
-_NO_CHECK_TIME = 0x200000
-_STORE_FLAGS = crypto.X509StoreFlags.PARTIAL_CHAIN | _NO_CHECK_TIME
 # More than any real chain; both bound what a stranger can make us do and remember.
 _MAX_PRESENTED = 16
 _MAX_PRESENTED_BYTES = 32768
+# As many signatures as Go checks for one chain.
+_MAX_SIGNATURES = 100
+# Go compares more names with more constraints in the same time.
+_MAX_COMPARISONS = 100_000
 # Go checks no signature below 1024 bits, and no client's key above 8192.
 _RSA_BITS = range(1024, 8192 + 1)
-_STRONG_HASHES = (hashes.SHA256, hashes.SHA384, hashes.SHA512)
-_CLIENT_PURPOSES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
-# What the library raises where it first looks at a key, a signature or the extensions.
-_UNREADABLE = (
-    ValueError,
-    UnsupportedAlgorithm,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
+_MAX_RSA_EXPONENT = (1 << 31) - 1
+_CLIENT_PURPOSES = (
+    b"\x2b\x06\x01\x05\x05\x07\x03\x02",  # clientAuth
+    b"\x55\x1d\x25\x00",  # anyExtendedKeyUsage
 )
 # Strangers can present what they like: their chains never push out the trusted ones.
 _MAX_TRUSTED = 256
 _MAX_REFUSED = 64
 
+_Name = TypeVar("_Name")
+_Subtree = TypeVar("_Subtree")
+_IsWithin = Callable[[_Subtree, _Name], bool]
 
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """One certificate, as both libraries see it; names in DER, validity in epoch seconds."""
+Hash = hashes.SHA256 | hashes.SHA384 | hashes.SHA512
+_HASHES: tuple[Hash, ...] = (hashes.SHA256(), hashes.SHA384(), hashes.SHA512())
+# AlgorithmIdentifiers begin with the OID, tag and length included.
+_RSA_PKCS1 = {
+    b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01" + last: algorithm
+    for last, algorithm in zip((b"\x0b", b"\x0c", b"\x0d"), _HASHES, strict=True)
+}
+_ECDSA = {
+    b"\x06\x08\x2a\x86\x48\xce\x3d\x04\x03" + last: algorithm
+    for last, algorithm in zip((b"\x02", b"\x03", b"\x04"), _HASHES, strict=True)
+}
+_ED25519 = b"\x06\x03\x2b\x65\x70"
+_RSA_PSS = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a"
+_WEAK = {
+    b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x04": "MD5",
+    b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x05": "SHA-1",
+    b"\x06\x07\x2a\x86\x48\xce\x3d\x04\x01": "SHA-1",
+}
 
-    certificate: x509.Certificate
-    openssl: crypto.X509
-    subject: bytes
-    issuer: bytes
-    not_before: float
-    not_after: float
+
+def _pss_parameters(last: bytes, salt: int) -> Iterator[bytes]:
+    """How the parameters of a PSS signature may be written that Go takes: one hash for both, a salt
+    of its size, the trailer that RFC 4055 has as default, written out or not.
+    """
+
+    def sequence(*parts: bytes) -> bytes:
+        content = b"".join(parts)
+        return bytes((0x30, len(content))) + content
+
+    def explicit(number: int, content: bytes) -> bytes:
+        return bytes((0xA0 | number, len(content))) + content
+
+    oid = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02" + last
+    for null in (b"\x05\x00", b""):
+        for inner_null in (b"\x05\x00", b""):
+            mask = sequence(
+                b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x08", sequence(oid, inner_null)
+            )
+            for trailer in (b"", b"\xa3\x03\x02\x01\x01"):
+                yield sequence(
+                    explicit(0, sequence(oid, null)),
+                    explicit(1, mask),
+                    explicit(2, bytes((2, 1, salt))),
+                    trailer,
+                )
 
 
-@dataclass(frozen=True, slots=True)
-class _Anchor:
-    link: _Link
-    # A store of its own: of several anchors with one name OpenSSL would try only the first.
-    store: crypto.X509Store
+_PSS = {
+    parameters: algorithm
+    for last, algorithm in zip((b"\x01", b"\x02", b"\x03"), _HASHES, strict=True)
+    for parameters in _pss_parameters(last, algorithm.digest_size)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +123,22 @@ class _Verdict:
 
 
 class ClientCaPool:
-    """The authorities that may vouch for clients: each is an anchor, self-signed or not."""
+    """The authorities that may vouch for clients: each is an anchor, self-signed or not.
 
-    __slots__ = ("anchors", "boundaries")
+    `with_headers` are the numbers, from 1, of the file's certificates that are not used because
+    their blocks have headers.
+    """
 
-    def __init__(self, certificates: list[x509.Certificate]) -> None:
-        self.anchors = tuple(_anchor(certificate) for certificate in certificates)
-        self.boundaries = _boundaries([anchor.link for anchor in self.anchors])
+    __slots__ = ("anchors", "boundaries", "by_subject", "ders", "with_headers")
+
+    def __init__(
+        self, certificates: Iterable[Certificate], with_headers: tuple[int, ...] = ()
+    ) -> None:
+        self.anchors = tuple(certificates)
+        self.with_headers = with_headers
+        self.boundaries = _boundaries(self.anchors)
+        self.by_subject = _by_subject(self.anchors)
+        self.ders = frozenset(anchor.der for anchor in self.anchors)
 
     @classmethod
     def from_pem(cls, text: bytes) -> "ClientCaPool":
@@ -87,13 +146,16 @@ class ClientCaPool:
 
         Raises ValueError when there is none, or one that cannot be read (reference 5.7).
         """
-        blocks = [block for block in pem.certificate_blocks(text) if not pem.has_headers(block)]
-        if not blocks:
+        found = pem.certificates(text)
+        if not found.ders:
             raise ValueError("holds no certificate")
-        try:
-            return cls([from_pem(block) for block in blocks])
-        except (ValueError, crypto.Error) as error:
-            raise ValueError(f"bad certificate: {error}") from error
+        anchors = []
+        for number, der in found.numbered():
+            try:
+                anchors.append(from_der(der))
+            except ValueError as error:
+                raise ValueError(f"bad certificate: number {number}: {error}") from error
+        return cls(anchors, found.with_headers)
 
 
 class ClientChains:
@@ -143,151 +205,326 @@ class ClientChains:
 
 def _judge(pool: ClientCaPool, chain: tuple[bytes, ...], now: float) -> _Verdict:
     try:
-        links = [_link(from_der(der)) for der in chain]
-        outcome = _verify(pool, links, now)
-    except (*_UNREADABLE, crypto.Error) as error:
-        # Parsed by OpenSSL in the handshake, but not by the stricter library.
-        refusal = f"the client's certificates cannot be read: {error}"
+        links = [from_der(der) for der in chain]
+        outcome = _Verification(pool, links, now).outcome()
+    except Exception as error:  # noqa: BLE001 -- whatever a stranger's certificate raises refuses it
+        refusal = f"the client's certificates cannot be read: {str(error) or type(error).__name__}"
         return _Verdict(None, refusal, -math.inf, math.inf)
     boundaries = pool.boundaries + _boundaries(links)
     since = max((instant for instant in boundaries if instant <= now), default=-math.inf)
     until = min((instant for instant in boundaries if instant >= now), default=math.inf)
     if isinstance(outcome, ClientCertificate):
         return _Verdict(outcome, "", since, until)
-    serial = links[0].certificate.serial_number
-    return _Verdict(None, f"client certificate with serial {serial:x}: {outcome}", since, until)
-
-
-def _verify(pool: ClientCaPool, links: list[_Link], now: float) -> ClientCertificate | str:
-    """The client's certificate, or why none of the anchors vouches for it."""
     leaf = links[0]
-    if fault := _fault(leaf, now) or _weak_signature(leaf):
-        return fault
-    between = [
-        link
-        for link in links[1:]
-        if not (_fault(link, now) or _weak_signature(link) or _not_an_authority(link))
-    ]
-    sent = [link.openssl for link in between]
-    reason = "is signed by an unknown authority"
-    for anchor in _candidates(pool, leaf, between, now):
-        try:
-            verified = crypto.X509StoreContext(
-                anchor.store, leaf.openssl, sent
-            ).get_verified_chain()
-        except crypto.X509StoreContextError as error:
-            reason = str(error)
-            continue
-        return _client_certificate(leaf, [item.to_cryptography() for item in verified])
-    return reason
+    subject, issuer = name_text(leaf.subject_attributes), name_text(leaf.issuer_attributes)
+    described = f"{subject or 'no name'}, issued by {issuer or 'no name'}, serial {leaf.serial:x}"
+    return _Verdict(None, f"client certificate of {described}: {outcome}", since, until)
 
 
-def _candidates(
-    pool: ClientCaPool, leaf: _Link, between: list[_Link], now: float
-) -> Iterator[_Anchor]:
-    """The anchors that could end a chain: the leaf itself, or named as somebody's issuer."""
-    issuers = {leaf.issuer, *(link.issuer for link in between)}
-    for anchor in pool.anchors:
-        link = anchor.link
-        if link.certificate == leaf.certificate or (
-            link.subject in issuers and not (_fault(link, now) or _not_an_authority(link))
-        ):
-            yield anchor
+class _Verification:
+    """One search for a chain from the presented leaf to an anchor."""
+
+    def __init__(self, pool: ClientCaPool, links: list[Certificate], now: float) -> None:
+        self._pool = pool
+        self._links = links
+        self._now = now
+        self._between = _by_subject(links[1:])
+        self._signatures = 0
+        # The first candidate's fault says most: the nearest to what was meant.
+        self._reason = ""
+
+    def outcome(self) -> ClientCertificate | str:
+        """The client's certificate, or why none of the anchors vouches for it."""
+        leaf = self._links[0]
+        if fault := _fault(leaf, self._now) or _unfit_key(leaf):
+            return fault
+        chain = [leaf] if leaf.der in self._pool.ders else self._chain((leaf,))
+        if chain is None:
+            return self._reason or "is signed by an unknown authority"
+        return _client_certificate(leaf, chain)
+
+    def _chain(self, chain: tuple[Certificate, ...]) -> Sequence[Certificate] | None:
+        """A whole chain that begins like this one."""
+        child = chain[-1]
+        for anchor in _likeliest_first(self._pool.by_subject.get(child.issuer, ()), child):
+            if self._extends(chain, anchor, is_anchor=True):
+                return (*chain, anchor)
+        for link in _likeliest_first(self._between.get(child.issuer, ()), child):
+            if self._extends(chain, link, is_anchor=False):
+                found = self._chain((*chain, link))
+                if found is not None:
+                    return found
+        return None
+
+    def _extends(
+        self, chain: tuple[Certificate, ...], candidate: Certificate, *, is_anchor: bool
+    ) -> bool:
+        if any(_is_same(candidate, link) for link in chain):
+            return False
+        authority = name_text(candidate.subject_attributes) or "without a name"
+        fault = _fault(candidate, self._now) or _unfit_to_sign(
+            candidate, chain, is_anchor=is_anchor
+        )
+        if fault:
+            reason = f"its authority {authority} {fault}"
+        else:
+            reason = self._bad_signature(chain, candidate, authority)
+        if not reason and (fault := _outside_constraints(chain, candidate)):
+            reason = f"its authority {authority} {fault}"
+        self._reason = self._reason or reason
+        return not reason
+
+    def _bad_signature(
+        self, chain: tuple[Certificate, ...], signer: Certificate, authority: str
+    ) -> str:
+        """Why the signer's name above the last of the chain proves nothing, "" if it does."""
+        self._signatures += 1
+        if self._signatures > _MAX_SIGNATURES:
+            self._reason = "has too many possible authorities"
+            return self._reason
+        child = chain[-1]
+        weak = _WEAK.get(_algorithm(child)[0])
+        if weak:
+            who = (
+                "" if child is chain[0] else f"its authority {name_text(child.subject_attributes)} "
+            )
+            return f"{who}is signed with {weak}"
+        if _is_signed_by(child, signer):
+            return ""
+        return f"is signed by an unknown authority: the signature is not one of {authority}"
 
 
-def _fault(link: _Link, now: float) -> str:
+def _algorithm(certificate: Certificate) -> tuple[bytes, bytes]:
+    """The signature's OID, with tag and length, and the parameters."""
+    algorithm = certificate.signature_algorithm
+    end = algorithm[1] + 2
+    return algorithm[:end], algorithm[end:]
+
+
+def _likeliest_first(candidates: Sequence[Certificate], child: Certificate) -> list[Certificate]:
+    """In the order of the key identifiers: the same, none, another (RFC 5280 section 4.2.1.1)."""
+    wanted = child.extensions.authority_key
+
+    def rank(candidate: Certificate) -> int:
+        own = candidate.extensions.subject_key
+        return 1 if not wanted or not own else 0 if own == wanted else 2
+
+    return sorted(candidates, key=rank)
+
+
+def _is_same(one: Certificate, other: Certificate) -> bool:
+    """Whether both stand for the same authority: name, key and alternative names."""
+    return (one.subject, one.key_info, one.extensions.alternative_names) == (
+        other.subject,
+        other.key_info,
+        other.extensions.alternative_names,
+    )
+
+
+def _fault(certificate: Certificate, now: float) -> str:
     """Why no certificate of a chain may be like this, "" if it may."""
-    if now < link.not_before:
+    extensions = certificate.extensions
+    if extensions.unhandled:
+        return f"has an unknown critical extension, {extensions.unhandled[0]}"
+    if now < certificate.not_before:
         return "is not yet valid"
-    if now > link.not_after:
+    if now > certificate.not_after:
         return "has expired"
-    try:
-        return _unfitness(link.certificate)
-    except _UNREADABLE as error:
-        # One such certificate says nothing of the others of its name.
-        return f"cannot be read: {error}"
-
-
-def _unfitness(certificate: x509.Certificate) -> str:
-    """What is wrong with its purpose or its key, "" for nothing. Raises `_UNREADABLE`."""
-    purposes = _purposes(certificate)
-    if purposes is not None and not any(purpose in purposes for purpose in _CLIENT_PURPOSES):
+    purposes = extensions.purposes
+    if purposes and not any(purpose in purposes for purpose in _CLIENT_PURPOSES):
         return "is not meant for clients (extended key usage)"
-    key = certificate.public_key()
-    if isinstance(key, rsa.RSAPublicKey):
-        return "" if key.key_size in _RSA_BITS else f"has an RSA key of {key.key_size} bits"
-    if not isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
-        return "has a key that is neither RSA, ECDSA nor Ed25519"
     return ""
 
 
-def _weak_signature(link: _Link) -> str:
-    """Why its signature proves nothing, "" if it may. An anchor's own is never asked for."""
+def _unfit_key(certificate: Certificate) -> str:
+    """Why nothing that its key signed is believed, "" if it may be."""
+    key = certificate.key
+    if key is None:
+        return "has a key that is neither RSA, ECDSA nor Ed25519, or none that can be used"
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size not in _RSA_BITS:
+            return f"has an RSA key of {key.key_size} bits"
+        if key.public_numbers().e > _MAX_RSA_EXPONENT:
+            return "has an RSA key with too large an exponent"
+    return ""
+
+
+def _unfit_to_sign(
+    candidate: Certificate, chain: tuple[Certificate, ...], *, is_anchor: bool
+) -> str:
+    """Why it may not have issued the last of the chain, "" if it may."""
+    extensions = candidate.extensions
+    # Version 1 has no extensions to say it with, and is believed of an anchor alone.
+    is_authority = extensions.is_authority
+    if is_authority is None:
+        is_authority = is_anchor and candidate.version < 3  # noqa: PLR2004 -- as the comment says
+    if not is_authority:
+        return "is no authority (basic constraints)"
+    if not extensions.may_sign:
+        return "may not sign certificates (key usage)"
+    if extensions.path_length is not None and len(chain) - 1 > extensions.path_length:
+        return "allows no chain of this length (path length)"
+    return _unfit_key(candidate)
+
+
+def _is_signed_by(child: Certificate, signer: Certificate) -> bool:
+    verify = _verifier(child, signer)
+    if verify is None:
+        return False
     try:
-        algorithm = link.certificate.signature_hash_algorithm
-    except UnsupportedAlgorithm as error:
-        return f"cannot be read: {error}"
-    # Ed25519 has its hash built in.
-    if algorithm is None or isinstance(algorithm, _STRONG_HASHES):
+        verify(child.signature, child.signed)
+    except (InvalidSignature, ValueError, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _verifier(child: Certificate, signer: Certificate) -> Callable[[bytes, bytes], object] | None:
+    """What raises InvalidSignature when a signature and its text don't belong together; None where
+    Go knows no such algorithm, or the key is of another kind.
+    """
+    key = signer.key
+    oid, parameters = _algorithm(child)
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return key.verify if oid == _ED25519 and not parameters else None
+    if isinstance(key, ec.EllipticCurvePublicKey) and (digest := _ECDSA.get(oid)):
+        return lambda signature, text: key.verify(signature, text, ec.ECDSA(digest))
+    if isinstance(key, rsa.RSAPublicKey):
+        if pkcs1 := _RSA_PKCS1.get(oid):
+            return lambda signature, text: key.verify(signature, text, padding.PKCS1v15(), pkcs1)
+        if oid == _RSA_PSS and (pss := _PSS.get(parameters)):
+            scheme = padding.PSS(padding.MGF1(pss), pss.digest_size)
+            return lambda signature, text: key.verify(signature, text, scheme, pss)
+    return None
+
+
+def _outside_constraints(chain: tuple[Certificate, ...], authority: Certificate) -> str:
+    """Which name below the authority it may not vouch for (RFC 5280 section 4.2.1.10)."""
+    constraints = authority.extensions.constraints
+    if constraints is None:
         return ""
-    return f"is signed with {algorithm.name}"
+    permitted, excluded = constraints.permitted, constraints.excluded
+    per_name = sum(
+        len(getattr(subtrees, kind))
+        for subtrees in (permitted, excluded)
+        for kind in ("emails", "domains", "uris", "networks")
+    )
+    listed = [link.extensions.names for link in chain if link.extensions.names is not None]
+    count = sum(
+        len(names.emails) + len(names.domains) + len(names.uris) + len(names.addresses)
+        for names in listed
+    )
+    if count * per_name > _MAX_COMPARISONS:
+        return "has too many name constraints"
+    for names in listed:
+        if fault := _forbidden(names, permitted, excluded):
+            return fault
+    return ""
 
 
-def _not_an_authority(link: _Link) -> bool:
-    """Whether it says that it may not sign others; OpenSSL alone is content with less."""
-    certificate = link.certificate
+def _forbidden(names: AlternativeNames, permitted: Subtrees, excluded: Subtrees) -> str:
     try:
-        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
-    except x509.ExtensionNotFound:
-        # Version 1 has no extensions to say it with.
-        return certificate.version is not x509.Version.v1
-    return not basic.value.ca
+        hosts = [_constrained_host(uri) for uri in names.uris]
+    except ValueError:
+        return "has name constraints, and a URI has no host name to compare"
+    mailboxes = [mailbox(email) for email in names.emails]
+    known = [one for one in mailboxes if one is not None]
+    if len(known) < len(mailboxes) or not all(is_domain(domain) for domain in names.domains):
+        return "has name constraints, and a name cannot be compared"
+    is_permitted = (
+        _all_within(names.addresses, permitted.networks, _is_in_network)
+        and _all_within(names.domains, permitted.domains, _is_below)
+        and _all_within(hosts, permitted.uris, _is_below)
+        and _all_within(known, permitted.emails, _is_mailbox_of)
+    )
+    if not is_permitted:
+        return "may not vouch for such a name (permitted subtrees)"
+    is_excluded = (
+        _any_within(names.addresses, excluded.networks, _is_in_network)
+        or _any_within(names.domains, excluded.domains, _is_below_or_wildcard)
+        or _any_within(hosts, excluded.uris, _is_below)
+        or _any_within(known, excluded.emails, _is_mailbox_of)
+    )
+    return "may not vouch for such a name (excluded subtrees)" if is_excluded else ""
 
 
-def _purposes(certificate: x509.Certificate) -> x509.ExtendedKeyUsage | None:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return None
+def _all_within(
+    names: Sequence[_Name], subtrees: Sequence[_Subtree], is_within: _IsWithin[_Subtree, _Name]
+) -> bool:
+    """Whether each name is within one of the subtrees, if there are any."""
+    return not subtrees or all(any(is_within(tree, name) for tree in subtrees) for name in names)
 
 
-def _client_certificate(leaf: _Link, verified: list[x509.Certificate]) -> ClientCertificate:
-    names = _values(leaf, NameOID.COMMON_NAME)
+def _any_within(
+    names: Sequence[_Name], subtrees: Sequence[_Subtree], is_within: _IsWithin[_Subtree, _Name]
+) -> bool:
+    return any(is_within(tree, name) for tree in subtrees for name in names)
+
+
+def _constrained_host(uri: str) -> str:
+    """The host, without port. Raises ValueError where there is none, or an address."""
+    host = uri_host(uri)
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if not name or name.startswith("[") or is_address(name):
+        raise ValueError("no host name")
+    return name
+
+
+def _is_in_network(network: tuple[bytes, bytes], address: bytes) -> bool:
+    base, mask = network
+    return len(base) == len(address) and all(
+        one & bits == other & bits for one, other, bits in zip(base, address, mask, strict=True)
+    )
+
+
+def _is_below(domain: str, name: str) -> bool:
+    """Whether the name is the domain's or below it; only below if the domain begins with "."."""
+    domain, name = domain.lower(), name.lower()
+    if domain.startswith("."):
+        return len(name) > len(domain) and name.endswith(domain)
+    return not domain or name == domain or name.endswith(f".{domain}")
+
+
+def _is_below_or_wildcard(domain: str, name: str) -> bool:
+    """Whether the name, or one that its wildcard stands for, is below the domain."""
+    wildcard, _, parent = name.lower().partition(".")
+    is_parent = wildcard == "*" and parent != "" and domain.lower().partition(".")[2] == parent
+    return is_parent or _is_below(domain, name)
+
+
+def _is_mailbox_of(constraint: str, mail: Mailbox) -> bool:
+    """Whether it is this mailbox, or one at this host; "." at the front means the hosts below."""
+    if "@" in constraint:
+        return mailbox(constraint) == mail
+    host = constraint.lower()
+    return _is_below(host, mail.domain) if host.startswith(".") else host in ("", mail.domain)
+
+
+def _client_certificate(leaf: Certificate, chain: Sequence[Certificate]) -> ClientCertificate | str:
+    names: list[str] = []
+    organizations: list[str] = []
+    for attribute in leaf.subject_attributes:
+        kept = {COMMON_NAME: names, ORGANIZATION: organizations}.get(attribute.oid)
+        if kept is None:
+            continue
+        if attribute.value is None:
+            # Go leaves it out; a group less can be a rule less that forbids.
+            return "has a name or organization that is no string"
+        kept.append(attribute.value)
     return ClientCertificate(
         common_name=names[-1] if names else "",
-        organizations=_values(leaf, NameOID.ORGANIZATION_NAME),
-        not_before=max(item.not_valid_before_utc for item in verified).timestamp(),
-        not_after=min(item.not_valid_after_utc for item in verified).timestamp(),
-        fingerprint=leaf.certificate.fingerprint(hashes.SHA256()).hex(),
+        organizations=tuple(organizations),
+        not_before=max(link.not_before for link in chain),
+        not_after=min(link.not_after for link in chain),
+        fingerprint=leaf.fingerprint,
     )
 
 
-def _values(link: _Link, attribute: x509.ObjectIdentifier) -> tuple[str, ...]:
-    return tuple(
-        value
-        for item in link.certificate.subject.get_attributes_for_oid(attribute)
-        if isinstance(value := item.value, str)
-    )
+def _by_subject(certificates: Iterable[Certificate]) -> dict[bytes, list[Certificate]]:
+    found: dict[bytes, list[Certificate]] = {}
+    for certificate in certificates:
+        found.setdefault(certificate.subject, []).append(certificate)
+    return found
 
 
-def _link(certificate: x509.Certificate) -> _Link:
-    return _Link(
-        certificate=certificate,
-        openssl=crypto.X509.from_cryptography(certificate),
-        subject=certificate.subject.public_bytes(),
-        issuer=certificate.issuer.public_bytes(),
-        not_before=certificate.not_valid_before_utc.timestamp(),
-        not_after=certificate.not_valid_after_utc.timestamp(),
-    )
-
-
-def _anchor(certificate: x509.Certificate) -> _Anchor:
-    link = _link(certificate)
-    store = crypto.X509Store()
-    store.set_flags(_STORE_FLAGS)
-    store.add_cert(link.openssl)
-    return _Anchor(link, store)
-
-
-def _boundaries(links: list[_Link]) -> tuple[float, ...]:
-    return tuple(instant for link in links for instant in (link.not_before, link.not_after))
+def _boundaries(certificates: Iterable[Certificate]) -> tuple[float, ...]:
+    return tuple(instant for link in certificates for instant in (link.not_before, link.not_after))

@@ -9,16 +9,21 @@ One rule can't be had: OpenSSL takes an authorityKeyIdentifier that names anothe
 for the mark of another authority (X509_check_akid), Go for a hint. No flag turns that off.
 """
 
+import logging
 import ssl
 
 from pyrbacproxy.tls import pem
 
+_LOG = logging.getLogger(__name__)
 
-def client_context(authorities: bytes | None = None, *, is_verified: bool = True) -> ssl.SSLContext:
+
+def client_context(
+    authorities: bytes | None = None, *, source: str = "the CA", is_verified: bool = True
+) -> ssl.SSLContext:
     """A context that trusts the certificates in a PEM text, all of them; None: the system's roots.
 
-    Without `is_verified` any server will do. Raises ValueError for a text without certificates and
-    for one with a certificate that OpenSSL can't read.
+    `source` names the text in warnings. Without `is_verified` any server will do. Raises ValueError
+    for a text without certificates and for one with a certificate that OpenSSL can't read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -33,32 +38,33 @@ def client_context(authorities: bytes | None = None, *, is_verified: bool = True
     elif authorities is None:
         context.load_default_certs()
     else:
-        _load(context, authorities)
+        _load(context, authorities, source)
     return context
 
 
-def _load(context: ssl.SSLContext, text: bytes) -> None:
+def _load(context: ssl.SSLContext, text: bytes, source: str) -> None:
     """Trust every certificate in a PEM text. Raises ValueError."""
     # Not as a file: OpenSSL leaves out, in silence, what its PEM reader doesn't find. Not by
     # `cryptography` either: it refuses encodings of extensions that OpenSSL and Go read.
-    blocks = pem.certificate_blocks(text)
-    if not blocks:
+    try:
+        found = pem.certificates(text)
+    except ValueError as error:
+        raise ValueError(f"holds a bad certificate: {error}") from error
+    for number in found.with_headers:
+        _LOG.warning("%s: certificate %d is not used, for it has PEM headers", source, number)
+    if not found.ders:
         raise ValueError("holds no certificate")
-    for number, block in enumerate(blocks, start=1):
+    for number, der in found.numbered():
+        # OpenSSL would take what follows for another certificate, or for nothing.
+        if len(der) != _encoded_bytes(der):
+            raise ValueError(
+                f"holds a bad certificate, number {number}: it holds more or less than one value"
+            )
         try:
-            context.load_verify_locations(cadata=_der(block))
+            context.load_verify_locations(cadata=der)
         except (ssl.SSLError, ValueError) as error:
             why = (isinstance(error, ssl.SSLError) and error.reason) or error
             raise ValueError(f"holds a bad certificate, number {number}: {why}") from error
-
-
-def _der(block: bytes) -> bytes:
-    """What a PEM block holds, one value. Raises ValueError."""
-    der = ssl.PEM_cert_to_DER_cert(block.decode("ascii"))
-    # OpenSSL would take what follows for another certificate, or for nothing.
-    if len(der) != _encoded_bytes(der):
-        raise ValueError("the PEM block holds more or less than one certificate")
-    return der
 
 
 def _encoded_bytes(der: bytes) -> int:

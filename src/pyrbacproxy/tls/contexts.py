@@ -17,12 +17,12 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL, _util, crypto
 
 from pyrbacproxy.tls import pem
-from pyrbacproxy.tls.certificate import from_pem
+from pyrbacproxy.tls.certificate import Certificate, from_der
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.names import DEFAULT_CIPHERS, GROUPS, TLS13_CIPHERS
 from pyrbacproxy.tls.watched_files import TlsFileError, read_file
@@ -33,6 +33,9 @@ _V1 = 20 - 1
 HTTP2 = b"h2"
 HTTP1 = b"http/1.1"
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+# TLS 1.3 has signatures with these curves alone (RFC 8446 section 4.2.3), and so have Go's clients
+# and browsers for TLS 1.2.
+_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 # pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB
 # record.
@@ -67,10 +70,16 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServingPair:
-    """A private key and the chain that belongs to it, leaf first."""
+    """A private key and the chain that belongs to it, in DER, leaf first.
 
-    chain: tuple[x509.Certificate, ...]
+    `with_headers` are the numbers, from 1, of the file's certificates that are not used because
+    their blocks have headers.
+    """
+
+    chain: tuple[bytes, ...]
+    leaf: Certificate = field(repr=False)
     key: PrivateKey = field(repr=False)
+    with_headers: tuple[int, ...] = ()
 
 
 class NamedFile(NamedTuple):
@@ -92,15 +101,13 @@ def parse_pair(
     certificate_text: bytes, certificate_file: str, key_text: bytes, key_file: str
 ) -> ServingPair:
     """The pair in the files' content; the names are for the error. Raises TlsFileError."""
-    chain = _chain(certificate_text, certificate_file)
+    found, leaf = _chain(certificate_text, certificate_file)
     key = _key(key_text, key_file)
-    try:
-        is_match = chain[0].public_key() == key.public_key()
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise TlsFileError(certificate_file, f"unusable public key: {error}") from error
-    if not is_match:
+    if leaf.key is None:
+        raise TlsFileError(certificate_file, "the certificate's key is neither RSA nor ECDSA")
+    if leaf.key != key.public_key():
         raise TlsFileError(key_file, f"the private key does not match {certificate_file}")
-    return ServingPair(chain=chain, key=key)
+    return ServingPair(found.ders, leaf, key, found.with_headers)
 
 
 def self_signed_pair(hostname: str) -> ServingPair:
@@ -124,7 +131,8 @@ def self_signed_pair(hostname: str) -> ServingPair:
         .add_extension(purpose, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    return ServingPair(chain=(leaf, authority), key=key)
+    chain = (leaf.public_bytes(Encoding.DER), authority.public_bytes(Encoding.DER))
+    return ServingPair(chain, from_der(chain[0]), key)
 
 
 def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
@@ -143,12 +151,10 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
     context.set_tlsext_servername_callback(_no_ticket)
     context.set_alpn_select_callback(_alpn_choice(settings.alpn))
     try:
-        context.use_certificate(pair.chain[0])
-        for certificate in pair.chain[1:]:
-            context.add_extra_chain_cert(certificate)
+        _set_chain(context, pair.chain)
         context.use_privatekey(pair.key)
         context.check_privatekey()
-    except SSL.Error as error:
+    except (SSL.Error, crypto.Error) as error:
         reason = error.args[0][0][-1] if error.args and error.args[0] else "refused"
         raise TlsFileError(settings.certificate_file, f"OpenSSL: {reason}") from error
     return context
@@ -205,14 +211,53 @@ def parse_pool(text: bytes, path: str) -> ClientCaPool:
         raise TlsFileError(path, str(error)) from error
 
 
-def _chain(text: bytes, path: str) -> tuple[x509.Certificate, ...]:
-    blocks = pem.certificate_blocks(text)
-    if not blocks:
-        raise TlsFileError(path, "holds no certificate")
+def _chain(text: bytes, path: str) -> tuple[pem.Certificates, Certificate]:
+    """The certificates of a pair's file, and the first of them read. Raises TlsFileError."""
     try:
-        return tuple(from_pem(block) for block in blocks)
+        found = pem.certificates(text)
     except ValueError as error:
-        raise TlsFileError(path, f"bad certificate: {error}") from error
+        raise TlsFileError(path, str(error)) from error
+    if not found.ders:
+        raise TlsFileError(path, "holds no certificate")
+    leaf = None
+    for number, der in found.numbered():
+        try:
+            leaf = leaf or from_der(der)
+            _openssl_certificate(der)
+        except ValueError as error:
+            raise TlsFileError(path, f"bad certificate: number {number}: {error}") from error
+    assert leaf is not None  # noqa: S101 -- there is a first one
+    return found, leaf
+
+
+def _openssl_certificate(der: bytes) -> crypto.X509:
+    """As OpenSSL reads it, which is what clients are shown. Raises ValueError."""
+    try:
+        certificate = crypto.load_certificate(crypto.FILETYPE_ASN1, der)
+    except crypto.Error as error:
+        raise ValueError("OpenSSL cannot read it") from error
+    # It leaves out what follows the certificate.
+    if crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate) != der:
+        raise ValueError("it is not in DER, or has trailing octets")
+    return certificate
+
+
+def _set_chain(context: SSL.Context, chain: tuple[bytes, ...]) -> None:
+    """Show clients this chain. Raises SSL.Error or crypto.Error."""
+    # Not by pyOpenSSL's methods: they take certificates of `cryptography` alone, which refuses to
+    # read some that Go and OpenSSL serve (FR72).
+    lib = _util.lib
+    for number, der in enumerate(chain):
+        handle = _openssl_certificate(der)._x509  # noqa: SLF001
+        if number == 0:
+            is_set = lib.SSL_CTX_use_certificate(context._context, handle)  # noqa: SLF001
+        else:
+            handle = lib.X509_dup(handle)
+            is_set = lib.SSL_CTX_add_extra_chain_cert(context._context, handle)  # noqa: SLF001
+            if is_set != 1:
+                lib.X509_free(handle)
+        if is_set != 1:
+            _util.exception_from_error_queue(SSL.Error)
 
 
 def _key(text: bytes, path: str) -> PrivateKey:
@@ -228,6 +273,12 @@ def _key(text: bytes, path: str) -> PrivateKey:
         raise TlsFileError(path, "bad private key") from None
     if not isinstance(key, PrivateKey):
         raise TlsFileError(path, "the private key is neither RSA, ECDSA nor Ed25519")
+    if isinstance(key, ec.EllipticCurvePrivateKey) and not isinstance(key.curve, _CURVES):
+        raise TlsFileError(
+            path,
+            f"the private key is on the curve {key.curve.name}, which no client takes: "
+            "use P-256, P-384 or P-521",
+        )
     return key
 
 

@@ -5,13 +5,19 @@ those that live keep theirs, and a new pool holds for every later request.
 """
 
 import asyncio
+import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 
 from OpenSSL import SSL
 
+from pyrbacproxy.tls.certificate import instant_text, name_text
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, parse_pool, server_context
-from pyrbacproxy.tls.watched_files import WatchedFiles
+from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles
+
+_LOG = logging.getLogger(__name__)
 
 SERVING_PAIR = "serving certificate"
 CLIENT_CA = "client CA"
@@ -22,7 +28,8 @@ class TlsReloader:
 
     Without files (self-signed pair, no client CA) there is nothing to call `on_context` or
     `on_pool` for. `others` are checked at the same interval (the upstream's CA and pair). With
-    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it.
+    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it. `clock` tells
+    the time in epoch seconds.
     """
 
     def __init__(
@@ -33,14 +40,15 @@ class TlsReloader:
         others: Sequence[WatchedFiles] = (),
         *,
         is_pair_awaited: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._interval_seconds = settings.reload_seconds
         self._watched = list(others)
         self._awaited: WatchedFiles | None = None
         if settings.certificate_file and is_pair_awaited:
-            self._awaited = _serving_pair(settings, on_context)
+            self._awaited = _serving_pair(settings, on_context, clock)
         elif settings.certificate_file:
-            self._watched.append(_serving_pair(settings, on_context))
+            self._watched.append(_serving_pair(settings, on_context, clock))
         if settings.client_ca_file:
             self._watched.append(_client_ca(settings.client_ca_file, on_pool))
 
@@ -80,20 +88,58 @@ class TlsReloader:
             self.check()
 
 
-def _serving_pair(settings: TlsSettings, on_context: Callable[[SSL.Context], None]) -> WatchedFiles:
-    certificate_file, key_file = settings.certificate_file, settings.key_file
+class _ServingPair:
+    """Puts the newest pair to use, but no expired one in the place of one that is valid (D39)."""
 
-    def use(contents: tuple[bytes, ...]) -> None:
+    def __init__(
+        self,
+        settings: TlsSettings,
+        on_context: Callable[[SSL.Context], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._on_context = on_context
+        self._clock = clock
+        # When the pair in use expires, in epoch seconds.
+        self._not_after = -math.inf
+
+    def use(self, contents: tuple[bytes, ...]) -> None:
+        """Serve the pair in the files' contents. Raises TlsFileError."""
+        settings = self._settings
+        path = settings.certificate_file
         # One file for both is read once.
-        pair = parse_pair(contents[0], certificate_file, contents[-1], key_file)
-        on_context(server_context(pair, settings))
+        pair = parse_pair(contents[0], path, contents[-1], settings.key_file)
+        leaf, now = pair.leaf, self._clock()
+        subject, end = name_text(leaf.subject_attributes), instant_text(leaf.not_after)
+        expiry = f"the certificate of {subject} expired at {end}"
+        is_expired = now > leaf.not_after
+        if is_expired and now <= self._not_after:
+            still = instant_text(self._not_after)
+            raise TlsFileError(path, f"{expiry}, the one in use is valid until {still}")
+        self._on_context(server_context(pair, settings))
+        self._not_after = leaf.not_after
+        if is_expired:
+            _LOG.warning("%s: %s: clients that verify it will refuse it", path, expiry)
+        _warn_of_headers(path, pair.with_headers)
 
+
+def _serving_pair(
+    settings: TlsSettings, on_context: Callable[[SSL.Context], None], clock: Callable[[], float]
+) -> WatchedFiles:
+    certificate_file, key_file = settings.certificate_file, settings.key_file
     paths = (certificate_file,) if certificate_file == key_file else (certificate_file, key_file)
-    return WatchedFiles(SERVING_PAIR, paths, use)
+    return WatchedFiles(SERVING_PAIR, paths, _ServingPair(settings, on_context, clock).use)
 
 
 def _client_ca(path: str, on_pool: Callable[[ClientCaPool], None]) -> WatchedFiles:
     def use(contents: tuple[bytes, ...]) -> None:
-        on_pool(parse_pool(contents[0], path))
+        pool = parse_pool(contents[0], path)
+        on_pool(pool)
+        _warn_of_headers(path, pool.with_headers)
 
     return WatchedFiles(CLIENT_CA, (path,), use)
+
+
+def _warn_of_headers(path: str, numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        _LOG.warning("%s: certificate %d is not used, for it has PEM headers", path, number)

@@ -16,7 +16,7 @@ def upstream_context(
     """
     authorities = read_file(ca_file) if ca_file else None
     try:
-        context = client_context(authorities)
+        context = client_context(authorities, source=ca_file)
     except ValueError as error:
         raise TlsFileError(ca_file, str(error)) from error
     if offers_http2:

@@ -66,11 +66,20 @@ class WatchedFiles:
         try:
             self.load()
         except TlsFileError as error:
-            self.failures += 1
-            if str(error) != self.fault:
-                self.fault = str(error)
+            if self._fails(str(error)):
                 _LOG.error("Keeping the old %s: %s", self.name, error)
+            return
+        except Exception as error:  # noqa: BLE001 -- the old stays, whatever the new has raised
+            if self._fails(f"{', '.join(self._paths)}: {type(error).__name__}: {error}"):
+                _LOG.exception("Keeping the old %s: internal error", self.name)
             return
         if self.fault:
             self.fault = ""
             _LOG.info("The %s can be used again", self.name)
+
+    def _fails(self, fault: str) -> bool:
+        """Count and keep a fault; whether it is a new one."""
+        self.failures += 1
+        is_new = fault != self.fault
+        self.fault = fault
+        return is_new
