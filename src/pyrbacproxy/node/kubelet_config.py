@@ -69,7 +69,7 @@ def merge(
 ) -> Merged:
     """Lay `user` over `defaults`; the names of the files are for the messages."""
     result = Merged()
-    # Nobody asked for what a template has in vain.
+    # An unknown key of the template was not asked for by the user.
     base = known(defaults, Complaints(defaults_file, result.problems, result.notes, result.notes))
     asked = known(user, Complaints(file, result.problems, result.unknown, result.notes))
     result.problems.extend(f"{file}: {text}" for text in _refused(asked, pool))

@@ -66,7 +66,7 @@ def kubelet_setting(facts: NodeFacts, role: Role | None) -> Iterator[Outcome]:
             check,
             Severity.ERROR,
             f"staticPodPath is {path} on a worker, which shall have no static pods",
-            "whoever can write there runs pods that no admission control sees (STIG V-242397)",
+            "what can write there runs pods that admission control never sees (STIG V-242397)",
             'once the sidecar serves on every node of the pool, set staticPodPath to "" in its '
             "KubeletConfig; `pyrbacproxy kubelet-config` shows what the nodes get",
         )
