@@ -2,7 +2,7 @@
 
 import json
 
-from pyrbacproxy.commands.audit_report import as_json, as_text, findings
+from pyrbacproxy.commands.audit_report import as_json, as_text, findings, lacking
 from pyrbacproxy.node.findings import Finding, Outcome, Passed, Severity, Unseen
 
 WELL = Passed("listener", "pyrbacproxy (pid 42) on ::")
@@ -39,6 +39,17 @@ def test_the_sum_counts() -> None:
     assert as_text([WELL]).endswith("\n\nno findings\n")
     assert as_text(ALL).endswith("\n\n2 findings; 1 not seen, which says nothing about them\n")
     assert findings(ALL) == [ILL, LATE]
+
+
+def test_fr84_a_node_is_not_clean_before_what_is_needed_was_seen() -> None:
+    needed = Unseen("listener-pod", "no name", is_needed=True)
+    assert lacking([WELL, DARK]) == []
+    assert lacking([needed, DARK, needed]) == ["listener-pod"]
+    assert as_text([WELL, needed]).endswith(
+        "\n\nno findings; 1 not seen, which says nothing about them. "
+        "The node is not clean before these are seen: listener-pod\n"
+    )
+    assert json.loads(as_json([WELL, needed]))["isClean"] is False
 
 
 def test_nothing_from_the_node_moves_the_cursor() -> None:

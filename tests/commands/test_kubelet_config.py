@@ -76,7 +76,7 @@ def test_programs_get_json(defaults: str, write: Write, capsys: Output) -> None:
 
 def test_nothing_from_a_file_moves_the_cursor(defaults: str, write: Write, capsys: Output) -> None:
     file = write("user.yaml", '{"a\\e[2Jb": 1, podLogsDir: "/\\x9b\\u202e", "x\\e": 1}')
-    assert kubelet_config.run([defaults, file]) == 0
+    assert kubelet_config.run([defaults, file]) == 1
     told = capsys.readouterr().out
     assert r'    podLogsDir: "/\x9B\u202E"' in told
     assert "a?[2Jb: unknown field" in told
@@ -84,6 +84,50 @@ def test_nothing_from_a_file_moves_the_cursor(defaults: str, write: Write, capsy
     wrong = write("wrong.yaml", '{evictionHard: {"m\\e]0;x\\a": 1}}')
     assert kubelet_config.run([defaults, wrong]) == 1
     assert "evictionHard.m?]0;x?: must be text" in capsys.readouterr().err
+
+
+# FR85
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "nearest"),
+    [
+        ("maxpod: 500", "maxpod", "maxPods"),
+        ("kind: KubeletConfiguration\nmaxpod: 500", "maxpod", "maxPods"),
+        (
+            "kind: KubeletConfig\nspec: {kubeletconfig: {maxPods: 500}}",
+            *("spec.kubeletconfig", "spec.kubeletConfig"),
+        ),
+        (
+            "kind: KubeletConfiguration\nspec: {kubeletConfig: {maxPods: 500}}",
+            *("spec", "spec.kubeletConfig of an object with `kind: KubeletConfig`"),
+        ),
+        (
+            "spec: {kubeletconfig: {maxPods: 500}}",
+            *("spec", "spec.kubeletConfig of an object with `kind: KubeletConfig`"),
+        ),
+        ("kind: KubeletConfig\nspec: {kubeletConfig: {maxpod: 500}}", "maxpod", "maxPods"),
+    ],
+)
+def test_fr85_what_is_misspelt_is_not_what_the_nodes_get(
+    text: str, key: str, nearest: str, *, defaults: str, write: Write, capsys: Output
+) -> None:
+    file = write("user.yaml", text)
+    line = f"{file}: {key}: unknown field, which is ignored; the nearest known one is {nearest}"
+    assert kubelet_config.run([defaults, file]) == 1
+    told = capsys.readouterr()
+    assert told.err == f"Error: {line}\n"
+    assert f"Ignored:\n\n  - {line}\n" in told.out
+    assert kubelet_config.run([defaults, file, "--output=json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["isAsAsked"], answer["unknown"]) == (False, [line])
+    assert answer["kubeletConfiguration"]["maxPods"] == 250
+
+
+def test_fr85_every_unknown_key_is_named(defaults: str, write: Write, capsys: Output) -> None:
+    text = "{kind: KubeletConfig, spek: 1, spec: {logLevels: 1, kubeletConfig: {maxPod: 1, a: 1}}}"
+    assert kubelet_config.run([defaults, write("user.yaml", text)]) == 1
+    assert capsys.readouterr().err.count("unknown field, which is ignored; the nearest") == 4
 
 
 def test_a_default_that_stays_is_a_failure(defaults: str, write: Write, capsys: Output) -> None:

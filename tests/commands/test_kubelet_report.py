@@ -92,6 +92,7 @@ def test_programs_get_everything() -> None:
             {"key": "maxPods", "asked": 0, "stays": 250},
             {"key": "port", "asked": 0, "stays": None},
         ],
+        "unknown": [],
         "notes": ["a note"],
         "sidecars": None,
     }

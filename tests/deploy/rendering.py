@@ -53,8 +53,10 @@ def pod(objects: Iterable[Object], kind: str) -> Object:
 
 
 def sidecar(objects: Iterable[Object], kind: str) -> Object:
-    """The only init container of these pods."""
-    (container,) = pod(objects, kind)["initContainers"]
+    """The only container of these pods that is the proxy's, native sidecar or not."""
+    spec = pod(objects, kind)
+    containers = [*spec.get("initContainers", ()), *spec.get("containers", ())]
+    (container,) = [each for each in containers if each["image"] == "pyrbacproxy"]
     assert isinstance(container, dict)
     return container
 

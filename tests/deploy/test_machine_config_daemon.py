@@ -32,6 +32,7 @@ from tests.deploy.rendering import (
 from tests.e2e.test_tls_profiles import check_arguments
 
 FOLDERS = ["machine-config-daemon", "machine-config-daemon/with-limits"]
+PLAIN = "machine-config-daemon/plain-container"
 CONFIG = DEPLOY.parent / "config" / "crio-metrics.good.yaml"
 
 
@@ -136,6 +137,36 @@ def test_probes_ask_where_the_endpoints_port_binds(sidecar: Object) -> None:
             "scheme": "HTTPS",
         }
     assert "ready-while-waiting" not in given
+
+
+# FR86: without the coupling of the daemon's start to the image.
+
+
+def test_fr86_a_plain_container_is_the_same_container_beside_the_daemon() -> None:
+    native, plain = rendered(FOLDERS[0]), rendered(PLAIN)
+    spec = rendering.pod(plain, "DaemonSet")
+    assert "initContainers" not in spec
+    # The kubelet pulls and starts them in this order.
+    assert [each["name"] for each in spec["containers"]] == [DAEMONSET, CONTAINER]
+    expected = rendering.sidecar(native, "DaemonSet")
+    assert expected.pop("restartPolicy") == "Always"
+    assert rendering.sidecar(plain, "DaemonSet") == expected
+
+
+def test_fr86_nothing_of_a_plain_container_keeps_the_daemon_from_its_start() -> None:
+    native, plain = rendered(FOLDERS[0]), rendered(PLAIN)
+    volumes = {each["name"]: each for each in rendering.pod(plain, "DaemonSet")["volumes"]}
+    assert volumes[CONTAINER]["configMap"].pop("optional")
+    before = {each["name"]: each for each in rendering.pod(native, "DaemonSet")["volumes"]}
+    assert volumes == before
+    others = [each for each in plain if each["kind"] != "DaemonSet"]
+    assert others == [each for each in native if each["kind"] != "DaemonSet"]
+    assert one(plain, "DaemonSet")["metadata"] == one(native, "DaemonSet")["metadata"]
+
+
+def test_fr86_the_programs_own_search_finds_a_plain_container() -> None:
+    (found,) = sidecars(rendered(PLAIN))
+    assert found.owner == f"DaemonSet {DAEMONSET}"
 
 
 @pytest.mark.parametrize(

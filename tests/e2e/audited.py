@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tests.e2e.handover import MANIFESTS, RULES, SCRAPER
 from tests.e2e.programs import Programs, free_port
 
 NAMESPACE = "openshift-machine-config-operator"
+DAEMON = "machine-config-daemon-x2x4x"
 SIDECAR_UID = "0b7b2a4c-1f3e-4d5a-8c9b-0123456789ab"
 LEGACY_UID = "0123456789abcdef0123456789abcdef"
 SERVING = "var/lib/kubelet/pki/kubelet-server-2026.pem"
@@ -98,8 +100,9 @@ class AuditedNode:
         self.folder, self.rack, self.serving = folder, rack, serving
         self.credential = rack.scraper
         self.words: list[str] = []
-        for name in (MANIFESTS, f"var/log/pods/{NAMESPACE}_machine-config-daemon-x_{SIDECAR_UID}"):
+        for name in (MANIFESTS, f"var/log/pods/{NAMESPACE}_{DAEMON}_{SIDECAR_UID}"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
+        self.names_the_container("kube-rbac-proxy-crio")
         self.put("etc/kubernetes/kubelet.conf", 'kind: KubeletConfiguration\nstaticPodPath: ""\n')
         self.put("etc/machine-config-daemon/currentconfig", "")
         self.put("etc/kubernetes/kubelet-ca.crt", self.rack.authority.certificate_file.read_text())
@@ -151,6 +154,13 @@ class AuditedNode:
             "kind: KubeletConfiguration\nstaticPodPath: /etc/kubernetes/manifests\n",
         )
         self.words.append(f"--role={role}")
+
+    def names_the_container(self, name: str, pod: str = f"{DAEMON}_{NAMESPACE}") -> None:
+        """As the kubelet links the log of the only container."""
+        links = self.root / "var/log/containers"
+        shutil.rmtree(links, ignore_errors=True)
+        links.mkdir()
+        (links / f"{pod}_{name}-{'ab' * 32}.log").symlink_to("/var/log/pods/0.log")
 
     def sees(self, pid: int, cgroup: str) -> None:
         """Show a real process in a made-up cgroup."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from pyrbacproxy.commands import audit
 from pyrbacproxy.demo.pki import Authority
 from tests.e2e.audited import (
+    DAEMON,
     LEGACY_UID,
     NAMESPACE,
     SERVING,
@@ -94,7 +96,9 @@ def test_a_node_that_is_well_is_clean(node: AuditedNode, capsys: Output, role: s
     assert [one for one in found if one["status"] != "ok"] == []
     assert status == 0
     told = {one["check"]: one["what"] for one in found}
-    assert told["listener-pod"] == f"{NAMESPACE}/machine-config-daemon-x, container {'ab' * 6}a"
+    assert told["listener-pod"] == (
+        f"{NAMESPACE}/{DAEMON}, container kube-rbac-proxy-crio {'ab' * 6}a"
+    )
     assert f"(pid {node.serving.pid}) of pod {NAMESPACE}/" in told["listener"]
     assert told["scrape"].endswith(" container_runtime_crio_* series")
 
@@ -155,14 +159,25 @@ def running_legacy_pod(node: AuditedNode) -> None:
 
 
 def held_by_the_legacy_pod(node: AuditedNode) -> None:
-    (node.root / f"var/log/pods/{NAMESPACE}_{LEGACY}_{LEGACY_UID}").mkdir()
+    node.names_the_container("kube-rbac-proxy-crio", f"{LEGACY}_{NAMESPACE}")
     node.sees(node.serving.pid, pod(LEGACY_UID))
 
 
 def held_by_another_pod(node: AuditedNode) -> None:
     uid = "1" * 8 + "-1111-1111-1111-" + "1" * 12
-    (node.root / f"var/log/pods/ns_squatter_{uid}").mkdir()
+    node.names_the_container("x", "squatter_ns")
     node.sees(node.serving.pid, pod(uid))
+
+
+def held_by_a_static_pod(node: AuditedNode) -> None:
+    node.names_the_container("x", "static-worker-0_ns")
+    node.sees(node.serving.pid, pod("ab" * 16))
+
+
+def worker_with_static_pods(node: AuditedNode) -> None:
+    path = "staticPodPath: /etc/kubernetes/manifests\n"
+    node.put("etc/kubernetes/kubelet.conf", f"kind: KubeletConfiguration\n{path}")
+    node.words.append("--expect-no-static-pods")
 
 
 def put(path: str, text: str) -> Spoil:
@@ -246,7 +261,25 @@ FAULTS = {
         held_by_the_legacy_pod, "listener-pod", "error", f"the legacy pod {NAMESPACE}/{LEGACY}"
     ),
     "another pod holds the port": Fault(
-        held_by_another_pod, "listener-pod", "warning", "the pod ns/squatter holds the port"
+        held_by_another_pod, "listener-pod", "error", "the pod ns/squatter holds the port"
+    ),
+    "FR84: a systemd unit holds the port": Fault(
+        lambda node: node.sees(node.serving.pid, "/system.slice/metrics.service"),
+        *("listener-pod", "error", "of /system.slice/metrics.service holds the port"),
+    ),
+    "FR84: a static pod holds the port": Fault(
+        held_by_a_static_pod, "listener-pod", "error", "the static pod ns/static-worker-0 holds"
+    ),
+    "FR84: another container of the daemon's pod holds the port": Fault(
+        lambda node: node.names_the_container("machine-config-daemon"),
+        *("listener-pod", "error", "the container machine-config-daemon of pod"),
+    ),
+    "FR84: a container holds the port that the kubelet does not name": Fault(
+        unlink(f"var/log/containers/{DAEMON}_{NAMESPACE}_kube-rbac-proxy-crio-{'ab' * 32}.log"),
+        *("listener-pod", "error", f"container {'ab' * 6}a of pod {NAMESPACE}/{DAEMON} holds"),
+    ),
+    "a worker with static pods where none shall be": Fault(
+        worker_with_static_pods, "kubelet", "error", "staticPodPath is /etc/kubernetes/manifests"
     ),
     "no upstream": Fault(no_upstream, "upstream", "error", "nobody listens on the upstream's port"),
     "a credential that is refused": Fault(
@@ -289,6 +322,16 @@ def test_a_planted_fault_is_found(node: AuditedNode, capsys: Output, name: str) 
     assert all(one["why"] and one["toDo"] for one in found)
     # Whoever spoils the pair on disk makes it another than the one that is shown.
     assert {one["check"] for one in found} <= {fault.check, "served-certificate"}
+
+
+def test_fr84_a_holder_out_of_sight_is_neither_clean_nor_a_finding(
+    node: AuditedNode, capsys: Output
+) -> None:
+    shutil.rmtree(node.root / "var/log/containers")
+    status, found = checks(node, capsys)
+    assert status == 2
+    unclear = [(one["check"], one["status"]) for one in found if one["status"] != "ok"]
+    assert unclear == [("listener-pod", "not seen")]
 
 
 # --- faults of processes ----------------------------------------------------------------

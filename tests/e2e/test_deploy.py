@@ -25,7 +25,7 @@ VERSIONS = ("1.29", kubernetes_validate.latest_version())
 # What the schemas and a bare API server know nothing of: Prometheus' operator brings them.
 CUSTOM = "monitoring.coreos.com/"
 PLURALS = {"NetworkPolicy": "networkpolicies"}
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "Namespace"}
 # Root without capabilities, as the container's user: it reads what root owns, and nothing beyond.
 WITHOUT_CAPABILITIES = (
     *("setpriv", "--reuid=0", "--regid=0", "--clear-groups", "--no-new-privs"),

@@ -61,9 +61,11 @@ async def test_z_e1_prometheus_scrapes_nothing_without_credentials(
 def service_monitor_jobs(
     target: str, own_port: int, tls: dict[str, str]
 ) -> Iterator[dict[str, object]]:
-    """The scrape jobs that the Prometheus operator makes of our ServiceMonitor, for one target."""
-    manifest = document(yaml.safe_load((MONITORING / "servicemonitor.yaml").read_text()))
-    for number, endpoint in enumerate(manifest.child("spec").children("endpoints")):
+    """The scrape jobs that the Prometheus operator makes of our ServiceMonitors, for one target."""
+    files = (MONITORING / "crio-job" / "servicemonitor.yaml", MONITORING / "servicemonitor.yaml")
+    manifests = [document(yaml.safe_load(file.read_text())) for file in files]
+    endpoints = [each for one in manifests for each in one.child("spec").children("endpoints")]
+    for number, endpoint in enumerate(endpoints):
         yield {
             "job_name": f"serviceMonitor/{number}",
             "scheme": endpoint.text("scheme"),
@@ -87,7 +89,7 @@ def snake(key: str) -> str:
     return re.sub(r"(?=[A-Z])", "_", key).lower()
 
 
-async def test_the_service_monitor_keeps_the_job_and_adds_our_own(
+async def test_the_service_monitors_keep_the_job_and_add_our_own(
     authority: Authority, cluster: Cluster, programs: Programs, proxies: Proxies, node_exporter: str
 ) -> None:
     port = free_port()

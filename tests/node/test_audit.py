@@ -35,7 +35,7 @@ def test_what_nobody_sees_is_never_well() -> None:
         anonymous=BLIND,
         scrape=BLIND,
     )
-    seen = {"now", "role", "port", "upstream_port", "leftovers"}
+    seen = {"now", "role", "expects_no_static_pods", "port", "upstream_port", "leftovers"}
     still_seen = [f.name for f in fields(blind) if not isinstance(getattr(blind, f.name), NotSeen)]
     assert set(still_seen) == seen
     assert [one for one in audit(blind) if not isinstance(one, Unseen)] == []

@@ -192,7 +192,13 @@ def test_every_problem_is_told_under_its_files_name() -> None:
         "u: clusterDomain: th",
         "u: staticPodPath",
     ]
-    assert merged({"maxPod": 1}).notes == ["u: maxPod: unknown field, which is ignored"]
+
+
+def test_fr85_only_the_users_unknown_keys_count() -> None:
+    found = merged({"maxPod": 1}, {"portt": 2})
+    ignored = "unknown field, which is ignored; the nearest known one is"
+    assert found.unknown == [f"u: maxPod: {ignored} maxPods"]
+    assert found.notes == [f"d: portt: {ignored} port"]
 
 
 def test_some_of_system_reserved_goes_elsewhere() -> None:

@@ -5,8 +5,9 @@ from pyrbacproxy.node.kubelet_fields import FIELDS, Complaints, Kind, is_zero, k
 
 
 def read(document: Document) -> tuple[Document, list[str], list[str]]:
-    complaints = Complaints("f", [], [])
-    return known(document, complaints), complaints.problems, complaints.notes
+    complaints = Complaints("f", [], [], [])
+    found = known(document, complaints)
+    return found, complaints.problems, complaints.unknown + complaints.notes
 
 
 GOOD: Document = {
@@ -75,13 +76,57 @@ def test_every_problem_is_told_with_its_place() -> None:
     ]
 
 
-def test_an_unknown_field_is_ignored_aloud() -> None:
-    found, _, notes = read({"staticPodPaths": "", "authentication": {"x510": {}}})
-    assert found == {"authentication": {}}
-    assert notes == [
-        "f: staticPodPaths: unknown field, which is ignored",
-        "f: authentication.x510: unknown field, which is ignored",
-    ]
+# FR85
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "nearest"),
+    [
+        ({"maxpod": 1}, "maxpod", "maxPods"),
+        ({"staticPodPaths": ""}, "staticPodPaths", "staticPodPath"),
+        ({"static_pod_path": ""}, "static_pod_path", "staticPodPath"),
+        ({"authentication": {"x510": {}}}, "authentication.x510", "authentication.x509"),
+        ({"cacheTTL": "1s"}, "cacheTTL", "authentication.webhook.cacheTTL"),
+        ({"logging": {"maxPods": 1}}, "logging.maxPods", "maxPods"),
+        (
+            {"registerWithTaints": [{"key": "a"}, {"efect": "NoSchedule"}]},
+            "registerWithTaints[1].efect",
+            "registerWithTaints[1].effect",
+        ),
+        (
+            {"reservedMemory": [{"limit": {}}]},
+            "reservedMemory[0].limit",
+            "reservedMemory[0].limits",
+        ),
+        (
+            {"logging": {"vmodule": [{"verbose": 1}]}},
+            "logging.vmodule[0].verbose",
+            "logging.vmodule[0].verbosity",
+        ),
+        (
+            {"spec": {"kubeletConfig": {"maxPods": 1}}},
+            "spec",
+            "spec.kubeletConfig of an object with `kind: KubeletConfig`",
+        ),
+        (
+            {"kubeletConfig": {"maxPods": 1}},
+            "kubeletConfig",
+            "spec.kubeletConfig of an object with `kind: KubeletConfig`",
+        ),
+    ],
+)
+def test_fr85_an_unknown_field_is_named_with_the_nearest_known_one(
+    document: Document, key: str, nearest: str
+) -> None:
+    _, problems, told = read(document)
+    assert problems == []
+    ignored = "unknown field, which is ignored; the nearest known one is"
+    assert told == [f"f: {key}: {ignored} {nearest}"]
+
+
+def test_fr85_what_is_not_known_is_left_out_and_the_rest_is_kept() -> None:
+    found, _, _ = read({"maxpod": 1, "podPidsLimit": 2, "authentication": {"x510": {}}})
+    assert found == {"podPidsLimit": 2, "authentication": {}}
 
 
 def test_a_field_is_known_whatever_its_case() -> None:

@@ -75,6 +75,58 @@ def test_another_shape_is_named(document: Document, complaint: str) -> None:
     assert str(caught.value).startswith(f"f: {complaint}")
 
 
+# FR85
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "nearest"),
+    [
+        (kubelet_config(kubeletconfig=CONFIGURATION), "spec.kubeletconfig", "spec.kubeletConfig"),
+        (kubelet_config(KubeletConfig=CONFIGURATION), "spec.KubeletConfig", "spec.kubeletConfig"),
+        (
+            kubelet_config(kubeletConfiguration=CONFIGURATION),
+            "spec.kubeletConfiguration",
+            "spec.kubeletConfig",
+        ),
+        (kubelet_config(maxPods=1), "spec.maxPods", "spec.kubeletConfig.maxPods"),
+        (
+            {"kind": "KubeletConfig", "kubeletConfig": CONFIGURATION},
+            "kubeletConfig",
+            "spec.kubeletConfig",
+        ),
+        ({"kind": "KubeletConfig", "Spec": {}}, "Spec", "spec"),
+        ({"kind": "KubeletConfig", "spek": {}}, "spek", "spec"),
+        (
+            kubelet_config(tlsSecurityProfile={"type": "Custom", "custom": {"cipher": ["A"]}}),
+            "spec.tlsSecurityProfile.custom.cipher",
+            "spec.tlsSecurityProfile.custom.ciphers",
+        ),
+        (
+            kubelet_config(machineConfigPoolSelector={"matchLabel": {}}),
+            "spec.machineConfigPoolSelector.matchLabel",
+            "spec.machineConfigPoolSelector.matchLabels",
+        ),
+    ],
+)
+def test_fr85_a_misspelt_place_is_named_with_the_nearest(
+    document: Document, key: str, nearest: str
+) -> None:
+    ignored = "unknown field, which is ignored; the nearest known one is"
+    assert request(document, "f").unknown == (f"f: {key}: {ignored} {nearest}",)
+
+
+def test_fr85_what_the_object_may_hold_is_known() -> None:
+    document = kubelet_config(
+        kubeletConfig={"maxPod": 1},
+        logLevel=2,
+        autoSizingReserved=False,
+        machineConfigPoolSelector={"matchLabels": {"a": "b"}, "matchExpressions": []},
+        tlsSecurityProfile={"type": "Custom", "custom": {"ciphers": [], "minTLSVersion": ""}},
+    )
+    whole: Document = {**document, "apiVersion": "v1", "metadata": {"x": 1}, "status": {"y": 1}}
+    assert request(whole, "f").unknown == ()
+
+
 @pytest.mark.parametrize(
     ("spec", "problems"),
     [

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from pyrbacproxy.node.facts import Answer, Asked, ListeningSocket, NoAnswer, NotSeen, Process
-from pyrbacproxy.node.findings import Finding
+from pyrbacproxy.node.findings import Finding, Unseen
 from pyrbacproxy.node.serving import anonymous, listener, scrape, upstream
-from tests.node.well import BLIND, CRIO, LEGACY, SIDECAR, SOCKET, WELL, told
+from tests.node.well import BLIND, CRIO, LEGACY, NAMESPACE, SIDECAR, SOCKET, WELL, told
 
 Sockets = tuple[ListeningSocket, ...]
 ME = f"pyrbacproxy (pid 42) of pod {SIDECAR.pod}"
 ONE = ("listener", "ok", f"{ME} on ::")
-POD = ("listener-pod", "ok", f"{SIDECAR.pod}, container {'ab' * 6}a")
+POD = ("listener-pod", "ok", f"{SIDECAR.pod}, container kube-rbac-proxy-crio {'ab' * 6}a")
 NO_POD = ("listener-pod", "not seen", "which pod it is: its cgroup names none, or does not show")
-OLD = Process(9, "kube-rbac-proxy", "cd" * 32, LEGACY)
+OLD = Process(9, "kube-rbac-proxy", "cd" * 32, LEGACY, "setup", is_static=True)
 THEM = f"kube-rbac-proxy (pid 9) of pod {LEGACY}, {ME}"
 
 
@@ -112,14 +112,14 @@ def listening(*processes: Process, address: str = "0.0.0.0") -> ListeningSocket:
             (listening(Process(8, "x", "ef" * 32, "ns/x")),),
             [
                 ("listener", "ok", "x (pid 8) of pod ns/x on 0.0.0.0"),
-                ("listener-pod", "warning", "the pod ns/x holds the port"),
+                ("listener-pod", "error", "the pod ns/x holds the port"),
             ],
             id="another pod",
         ),
         pytest.param(
-            (listening(Process(8, "x", "", "0123")),),
+            (listening(replace(SIDECAR, pod="0123")),),
             [
-                ("listener", "ok", "x (pid 8) of pod 0123 on 0.0.0.0"),
+                ("listener", "ok", "pyrbacproxy (pid 42) of pod 0123 on 0.0.0.0"),
                 ("listener-pod", "not seen", "the name of pod 0123: its logs do not show"),
             ],
             id="a pod without a name",
@@ -128,6 +128,101 @@ def listening(*processes: Process, address: str = "0.0.0.0") -> ListeningSocket:
 )
 def test_the_listener(sockets: Sockets | NotSeen, expected: list[tuple[str, str, str]]) -> None:
     assert told(list(listener(replace(WELL, listeners=sockets)))) == expected
+
+
+# FR84: exactly one holder, the sidecar's container.
+
+DAEMON = SIDECAR.pod
+UNIT = Process(8, "socat", cgroup="/system.slice/metrics.service")
+HOLDERS = {
+    "a systemd unit": (UNIT, "error", "socat (pid 8) of /system.slice/metrics.service holds"),
+    "a process in the root cgroup": (Process(8, "x", cgroup="/"), "error", "x (pid 8) of / holds"),
+    "a podman container": (
+        Process(8, "x", cgroup=f"/machine.slice/libpod-{'ab' * 32}.scope"),
+        *("error", "x (pid 8) of /machine.slice/libpod-"),
+    ),
+    "a static pod": (
+        replace(SIDECAR, pod="ns/other-worker-0", is_static=True),
+        *("error", "the static pod ns/other-worker-0 holds the port"),
+    ),
+    "a static pod of the daemon's name": (
+        replace(SIDECAR, is_static=True),
+        *("error", f"the static pod {DAEMON} holds the port"),
+    ),
+    "a static pod without a name": (
+        replace(SIDECAR, pod="01" * 16, is_static=True, container_name=BLIND),
+        *("error", f"the static pod {'01' * 16} holds the port"),
+    ),
+    "another container of the pod": (
+        replace(SIDECAR, container_name="machine-config-daemon"),
+        *("error", f"the container machine-config-daemon of pod {DAEMON} holds the port"),
+    ),
+    "a container whose name only begins so": (
+        replace(SIDECAR, container_name="kube-rbac-proxy-crio-2"),
+        *("error", f"the container kube-rbac-proxy-crio-2 of pod {DAEMON} holds the port"),
+    ),
+    "a copy for debugging": (
+        replace(SIDECAR, pod=f"{NAMESPACE}/machine-config-daemon-debug-x2x4x"),
+        *("error", f"the pod {NAMESPACE}/machine-config-daemon-debug-x2x4x holds the port"),
+    ),
+    "a pod of the daemon's name elsewhere": (
+        replace(SIDECAR, pod="ns/machine-config-daemon-x2x4x"),
+        *("error", "the pod ns/machine-config-daemon-x2x4x holds the port"),
+    ),
+    "a container without a name": (
+        replace(SIDECAR, container_name=""),
+        *("error", f"container {'ab' * 6}a of pod {DAEMON} holds the port"),
+    ),
+    "a container of a pod that does not show": (
+        replace(SIDECAR, pod="", container_name=""),
+        *("error", f"container {'ab' * 6}a holds the port"),
+    ),
+    "outside the pod's containers": (
+        replace(SIDECAR, container="", container_name=""),
+        *("error", f"a process outside the containers of pod {DAEMON} holds the port"),
+    ),
+    "names out of sight": (
+        replace(SIDECAR, container_name=BLIND),
+        *("not seen", f"the name of container {'ab' * 6}a of pod {DAEMON}: too dark"),
+    ),
+    "another pod, names out of sight": (
+        replace(SIDECAR, pod="ns/x", container_name=BLIND),
+        *("error", "the pod ns/x holds the port"),
+    ),
+    "a neighbour, names out of sight": (
+        replace(SIDECAR, pod="", container_name=BLIND),
+        *("not seen", f"the name of container {'ab' * 6}a: too dark"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_fr84_only_the_sidecars_container_may_hold_the_port(name: str) -> None:
+    holder, status, text = HOLDERS[name]
+    found = list(listener(replace(WELL, listeners=(listening(holder),))))
+    (about,) = [one for one in told(found) if one[0] == "listener-pod"]
+    assert (about[1], about[2][: len(text)]) == (status, text)
+    needed = [one.check for one in found if isinstance(one, Unseen) and one.is_needed]
+    assert needed == (["listener-pod"] if status == "not seen" else [])
+
+
+def test_fr84_every_holder_of_one_socket_is_told_once() -> None:
+    both = listening(UNIT, replace(UNIT, pid=9), SIDECAR, address="::")
+    found = told(list(listener(replace(WELL, listeners=(both, listening(UNIT, SIDECAR))))))
+    assert [status for check, status, _ in found if check == "listener-pod"] == ["error", "ok"]
+
+
+def test_fr84_two_containers_with_one_socket_are_two_holders() -> None:
+    other = replace(SIDECAR, container="cd" * 32, container_name="machine-config-daemon")
+    found = told(list(listener(replace(WELL, listeners=(listening(SIDECAR, other),)))))
+    assert [status for _, status, _ in found] == ["error", "ok", "error"]
+
+
+def test_fr84_a_socket_of_no_process_is_a_finding_where_all_are_in_sight() -> None:
+    socket = ListeningSocket("0.0.0.0", 9637, (), is_all_in_sight=True)
+    found = told(list(listener(replace(WELL, listeners=(socket,)))))
+    text = "no process of the node holds the socket on 0.0.0.0, port 9637"
+    assert found == [("listener", "error", text)]
 
 
 @pytest.mark.parametrize(

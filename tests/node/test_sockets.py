@@ -2,11 +2,12 @@
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.node.facts import ListeningSocket, Process
+from pyrbacproxy.node.facts import ListeningSocket, NotSeen, Process
 from pyrbacproxy.node.sockets import holders_text, listening_sockets
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  inode"
@@ -22,8 +23,10 @@ class FakeProc:
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.pod_logs = folder / "proc", folder / "pods"
+        self.container_logs = folder / "containers"
         (self.proc / "net").mkdir(parents=True)
         self.pod_logs.mkdir()
+        self.container_logs.mkdir()
         self.table("tcp")
 
     def table(self, name: str, *entries: tuple[str, str, int]) -> None:
@@ -43,8 +46,20 @@ class FakeProc:
         for number, target in enumerate(targets):
             (folder / "fd" / str(number)).symlink_to(target)
 
+    def namespace(self, process: str, name: str, inode: int) -> None:
+        folder = self.proc / process / "ns"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(f"{name}:[{inode}]")
+
+    def logs_container(self, pod: str, name: str, container: str = CONTAINER) -> None:
+        """As the kubelet does, for a container that may be gone."""
+        link = self.container_logs / f"{pod}_{name}-{container}.log"
+        link.symlink_to("/var/log/pods/gone/0.log")
+
     def sockets(self) -> tuple[ListeningSocket, ...]:
-        return listening_sockets(PORT, proc=self.proc, pod_logs=self.pod_logs)
+        return listening_sockets(
+            PORT, proc=self.proc, pod_logs=self.pod_logs, container_logs=self.container_logs
+        )
 
     def text(self) -> str:
         return holders_text(PORT, proc=self.proc, pod_logs=self.pod_logs)
@@ -71,6 +86,11 @@ def test_on_this_machine_we_find_ourselves(family: socket.AddressFamily, address
 @pytest.mark.parametrize(
     ("cgroup", "container", "pod"),
     [
+        (f"/{SYSTEMD}{STATIC_UID}.slice/crio-{CONTAINER}.scope/container", CONTAINER, STATIC_UID),
+        (f"/../crio-{CONTAINER}.scope", CONTAINER, ""),
+        (f"/../../crio-{CONTAINER}.scope/container", CONTAINER, ""),
+        ("/", "", ""),
+        ("/../..", "", ""),
         (f"/{SYSTEMD}{UID.replace('-', '_')}.slice/crio-{CONTAINER}.scope", CONTAINER, UID),
         (f"/{SYSTEMD}{STATIC_UID}.slice/cri-containerd-{CONTAINER}.scope", CONTAINER, STATIC_UID),
         (f"/kubepods/burstable/pod{UID}/{CONTAINER}", CONTAINER, UID),
@@ -85,8 +105,65 @@ def test_the_cgroup_tells_container_and_pod(
 ) -> None:
     fake.table("tcp6", ("0" * 32 + ":25A5", "0A", 77))
     fake.process(42, "kube-rbac-proxy", cgroup, "/dev/null", "socket:[77]")
-    holder = Process(42, "kube-rbac-proxy", container, pod)
+    (found,) = fake.sockets()[0].processes
+    assert (found.container, found.pod) == (container, pod)
+    is_a_pods = bool(container or pod)
+    is_told = is_a_pods or not cgroup.strip("/.")
+    assert found.cgroup == ("" if is_told else cgroup)
+    assert found.is_static is (pod == STATIC_UID)
+    holder = replace(found, pid=42, command="kube-rbac-proxy")
     assert fake.sockets() == (ListeningSocket("::", PORT, (holder,)),)
+
+
+# FR84
+
+
+def test_fr84_the_containers_name_comes_from_the_link_to_its_log(fake: FakeProc) -> None:
+    fake.table("tcp", ("0100007F:25A5", "0A", 77))
+    uid = UID.replace("-", "_")
+    fake.process(42, "x", f"/{SYSTEMD}{uid}.slice/crio-{CONTAINER}.scope", "socket:[77]")
+    fake.logs_container("mcd-x_ns", "machine-config-daemon", "cd" * 32)
+    (fake.container_logs / f"odd-{CONTAINER}.log").touch()
+    (before,) = fake.sockets()[0].processes
+    assert (before.container_name, before.pod) == ("", UID)
+    fake.logs_container("mcd-x_ns", "kube-rbac-proxy-crio")
+    (holder,) = fake.sockets()[0].processes
+    assert (holder.container_name, holder.pod) == ("kube-rbac-proxy-crio", "ns/mcd-x")
+
+
+def test_fr84_a_neighbours_name_and_pod_come_from_there_too(fake: FakeProc) -> None:
+    fake.table("tcp", ("0100007F:25A5", "0A", 77))
+    fake.process(42, "x", f"/../crio-{CONTAINER}.scope", "socket:[77]")
+    fake.logs_container("mcd-x_ns", "kube-rbac-proxy-crio")
+    (holder,) = fake.sockets()[0].processes
+    assert (holder.container_name, holder.pod) == ("kube-rbac-proxy-crio", "ns/mcd-x")
+
+
+def test_fr84_without_the_kubelets_links_names_are_not_seen(fake: FakeProc) -> None:
+    fake.table("tcp", ("0100007F:25A5", "0A", 77))
+    fake.process(42, "x", f"/{SYSTEMD}{STATIC_UID}.slice/crio-{CONTAINER}.scope", "socket:[77]")
+    fake.container_logs.rmdir()
+    (holder,) = fake.sockets()[0].processes
+    why = "/var/log/containers: No such file or directory"
+    assert holder.container_name == NotSeen(why)
+
+
+def test_fr84_the_root_of_the_whole_tree_is_no_pods(fake: FakeProc) -> None:
+    fake.table("tcp", ("0100007F:25A5", "0A", 77))
+    fake.process(42, "x", "/", "socket:[77]")
+    fake.namespace("self", "cgroup", 4026531835)
+    (holder,) = fake.sockets()[0].processes
+    assert holder.cgroup == "/"
+
+
+@pytest.mark.parametrize(("inode", "is_first"), [(4026531836, True), (4026532000, False)])
+def test_fr84_all_processes_are_in_sight_in_the_first_namespace_alone(
+    fake: FakeProc, *, inode: int, is_first: bool
+) -> None:
+    fake.table("tcp", ("0100007F:25A5", "0A", 77))
+    fake.process(1, "systemd", "/init.scope")
+    fake.namespace("1", "pid", inode)
+    assert fake.sockets() == (ListeningSocket("127.0.0.1", PORT, (), is_first),)
 
 
 def test_the_pods_name_comes_from_the_folder_of_its_logs(fake: FakeProc) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pyrbacproxy.node.facts import Leftovers, LegacyPod, Manifest, NotSeen, Role
+from pyrbacproxy.node.findings import Unseen
 from pyrbacproxy.node.kubelet_settings import StaticPodPath
 from pyrbacproxy.node.static_pods import (
     is_legacy_pod,
@@ -240,3 +241,32 @@ def test_what_is_left_of_the_pod(
 def test_leftover_files(found: Leftovers, expected: list[tuple[str, str]]) -> None:
     outcomes = told(list(leftovers(replace(WELL, leftovers=found))))
     assert outcomes == [("legacy-files", *one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("path", "role", "status", "text"),
+    [
+        (FOLDER, Role.WORKER, "error", f"staticPodPath is {FOLDER} on a worker, which shall"),
+        ("/other", Role.WORKER, "error", "staticPodPath is /other on a worker, which shall"),
+        ("", Role.WORKER, "ok", "staticPodPath is explicitly empty"),
+        (None, Role.WORKER, "ok", "staticPodPath is unset"),
+        (FOLDER, Role.MASTER, "ok", f"staticPodPath is {FOLDER}"),
+        (FOLDER, Role.ARBITER, "ok", f"staticPodPath is {FOLDER}"),
+        (FOLDER, None, "not seen", f"staticPodPath is {FOLDER}: give --role"),
+    ],
+)
+def test_where_no_static_pods_shall_be_a_workers_folder_is_a_finding(
+    path: str | None, role: Role | None, status: str, text: str
+) -> None:
+    facts = replace(WELL, static_pod_path=StaticPodPath(path), expects_no_static_pods=True)
+    found = list(kubelet_setting(facts, role))
+    ((check, found_status, what),) = told(found)
+    assert (check, found_status, what[: len(text)]) == ("kubelet", status, text)
+    assert [one.is_needed for one in found if isinstance(one, Unseen)] == (
+        [True] if status == "not seen" else []
+    )
+
+
+def test_what_is_expected_and_not_seen_is_needed() -> None:
+    facts = replace(WELL, static_pod_path=BLIND, expects_no_static_pods=True)
+    assert list(kubelet_setting(facts, Role.WORKER)) == [Unseen("kubelet", "too dark", True)]

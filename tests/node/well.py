@@ -18,8 +18,14 @@ NOW = 1_800_000_000.0
 DAY = 86400.0
 NAMESPACE = "openshift-machine-config-operator"
 LEGACY = f"{NAMESPACE}/kube-rbac-proxy-crio-worker-0"
-SIDECAR = Process(42, "pyrbacproxy", "ab" * 32, f"{NAMESPACE}/machine-config-daemon-x2x4x")
-CRIO = Process(7, "crio")
+SIDECAR = Process(
+    42,
+    "pyrbacproxy",
+    "ab" * 32,
+    f"{NAMESPACE}/machine-config-daemon-x2x4x",
+    container_name="kube-rbac-proxy-crio",
+)
+CRIO = Process(7, "crio", cgroup="/system.slice/crio.service")
 SOCKET = ListeningSocket("::", 9637, (SIDECAR,))
 BLIND = NotSeen("too dark")
 LEAF = Certificate("CN=system:node:worker-0", NOW - 3 * DAY, NOW + 27 * DAY, "f00d")
@@ -30,6 +36,7 @@ CLIENT_CA = CertificateFile("/ca.crt", (SIGNER,))
 WELL = NodeFacts(
     now=NOW,
     role=None,
+    expects_no_static_pods=False,
     port=9637,
     upstream_port=9537,
     static_pod_path=StaticPodPath(None),

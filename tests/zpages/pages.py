@@ -68,10 +68,15 @@ USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def shipped() -> str:
-    """The RBAC that deploy/zpages applies."""
+def shipped(folder: str = "zpages") -> str:
+    """The RBAC that a folder of deploy/ applies."""
     files = ("role.yaml", "binding.yaml")
-    return "\n---\n".join((DEPLOY / "zpages" / name).read_text() for name in files)
+    return "\n---\n".join((DEPLOY / folder / name).read_text() for name in files)
+
+
+def shipped_for_nodes() -> str:
+    """What deploy/zpages/node adds."""
+    return shipped("zpages/node")
 
 
 def granted(rbac: str, spec: Document) -> bool:

@@ -65,9 +65,14 @@ def test_z_f4_node_mode_asks_for_the_nodes_metrics(pages: PageLab) -> None:
     assert served.status("px", "/metrics") == 403
 
 
-def test_z_h1_the_shipped_role_opens_metrics(pages: PageLab) -> None:
+@pytest.mark.parametrize(
+    ("path", "status"), [("/statusz", 200), ("/flagz", 200), ("/metrics", 403), ("/version", 403)]
+)
+def test_fr86_the_shipped_role_opens_the_two_pages_alone(
+    pages: PageLab, path: str, status: int
+) -> None:
     pages.rbac = shipped()
-    assert pages.start().status("mon", "/metrics") == 200
+    assert pages.start().status("mon", path) == status
 
 
 def test_z_a9_metrics_are_among_the_paths(pages: PageLab) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.field_reports.servers import Document, failed
-from tests.zpages.pages import NODE_MODE, PageLab, shipped
+from tests.zpages.pages import DEPLOY, NODE_MODE, PageLab, shipped, shipped_for_nodes
 
 
 def on_node(verb: str, subresource: str) -> Document:
@@ -37,8 +37,43 @@ def test_z_f2_the_right_to_the_node_proxy_does_not_help(pages: PageLab) -> None:
 def test_z_f3_the_built_in_role_does_not_suffice(pages: PageLab) -> None:
     served = pages.start(*NODE_MODE)
     assert served.status("mon") == 403
-    pages.rbac += shipped()
+    pages.rbac += shipped_for_nodes()
     assert served.status("mon") == 200
+
+
+# FR88
+
+
+def test_fr88_the_default_role_opens_nothing_in_node_mode(pages: PageLab) -> None:
+    pages.rbac += shipped()
+    assert pages.start(*NODE_MODE).status("mon") == 403
+
+
+@pytest.mark.parametrize("path", ["/readyz/ping", "/readyz/upstream", "/livez/ping"])
+def test_fr88_the_right_to_the_node_proxy_opens_the_single_checks(
+    pages: PageLab, path: str
+) -> None:
+    served = pages.start(*NODE_MODE)
+    assert served.status("px", path) == 200
+    assert asked(pages) == [on_node("get", "healthz"), on_node("get", "proxy")]
+    assert served.status("st", path) == 403
+
+
+def test_fr88_the_right_to_statusz_opens_the_version(pages: PageLab) -> None:
+    served = pages.start(*NODE_MODE)
+    assert served.status("st", "/version") == 200
+    assert asked(pages) == [on_node("get", "statusz")]
+    assert served.status("px", "/version") == 403
+
+
+def test_fr88_the_readme_names_both() -> None:
+    (about,) = [
+        part
+        for part in (DEPLOY.parent / "README.md").read_text().split("\n\n")
+        if part.startswith("**Who may**")
+    ]
+    for named in ("`nodes/proxy`", "`/readyz/<check>`", "`/livez/ping`", "`/version`"):
+        assert named in about
 
 
 def test_z_f5_flagz_is_configz(pages: PageLab) -> None:

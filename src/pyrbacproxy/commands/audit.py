@@ -11,19 +11,21 @@ import time
 from pathlib import Path
 
 from pyrbacproxy.commands.arguments import FAILED, Arguments
-from pyrbacproxy.commands.audit_report import as_json, as_text, findings
+from pyrbacproxy.commands.audit_report import as_json, as_text, findings, lacking
 from pyrbacproxy.node.audit import audit
 from pyrbacproxy.node.facts import Role
 from pyrbacproxy.node.scrape import Credential, CredentialError
 from pyrbacproxy.node.survey import Scope, survey
 
 _EXIT_CODES = """exit status: 0 when nothing is found, 1 for findings and when a file or a flag is
-wrong"""
+wrong, 2 when nothing is found, but a check that is needed could not be made: who
+holds the port, and with --expect-no-static-pods the kubelet's setting"""
+_UNCLEAR = 2
 _PORTS = range(1, 65536)
 
 
 def run(argv: list[str]) -> int:
-    """Audit the node and show what came out; 0 or 1, as the help says."""
+    """Audit the node and show what came out; 0, 1 or 2, as the help says."""
     parser = _parser()
     options = parser.parse_args(argv)
     try:
@@ -31,7 +33,9 @@ def run(argv: list[str]) -> int:
     except CredentialError as error:
         parser.error(str(error))
     sys.stdout.write(as_json(outcomes) if options.output == "json" else as_text(outcomes))
-    return FAILED if findings(outcomes) else 0
+    if findings(outcomes):
+        return FAILED
+    return _UNCLEAR if lacking(outcomes) else 0
 
 
 def _parser() -> Arguments:
@@ -58,6 +62,11 @@ def _parser() -> Arguments:
     )
     parser.add_argument(
         "--crictl", default="crictl", metavar="PROGRAM", help="how to ask the container runtime"
+    )
+    parser.add_argument(
+        "--expect-no-static-pods",
+        action="store_true",
+        help="a staticPodPath that is set on a worker is a finding (STIG rule V-242397)",
     )
     parser.add_argument("--output", choices=("text", "json"), default="text")
     _add_credential(parser.add_argument_group("the scrape"))
@@ -87,6 +96,7 @@ def _scope(options: argparse.Namespace) -> Scope:
         upstream_port=options.upstream_port,
         crictl=options.crictl,
         role=options.role,
+        expects_no_static_pods=options.expect_no_static_pods,
         credential=_credential(options),
         ca_file=options.ca_file or "",
     )

@@ -17,10 +17,16 @@ def findings(outcomes: Iterable[Outcome]) -> list[Finding]:
     return [one for one in outcomes if isinstance(one, Finding)]
 
 
+def lacking(outcomes: Iterable[Outcome]) -> list[str]:
+    """The checks that could not be made and that no audit is clean without."""
+    unseen = [one for one in outcomes if isinstance(one, Unseen) and one.is_needed]
+    return list(dict.fromkeys(one.check for one in unseen))
+
+
 def as_json(outcomes: list[Outcome]) -> str:
     """One JSON object; a check's status is `ok`, `not seen`, `warning` or `error`."""
     told = {
-        "isClean": not findings(outcomes),
+        "isClean": not findings(outcomes) and not lacking(outcomes),
         "findings": len(findings(outcomes)),
         "notSeen": sum(isinstance(one, Unseen) for one in outcomes),
         "checks": [_members(one) for one in outcomes],
@@ -79,4 +85,6 @@ def _sum(outcomes: list[Outcome]) -> str:
     found, unseen = len(findings(outcomes)), sum(isinstance(one, Unseen) for one in outcomes)
     word = "finding" if found == 1 else "findings"
     rest = f"; {unseen} not seen, which says nothing about them" if unseen else ""
-    return f"{found or 'no'} {word}{rest}"
+    needed = lacking(outcomes)
+    unclear = f". The node is not clean before these are seen: {', '.join(needed)}"
+    return f"{found or 'no'} {word}{rest}{unclear if needed else ''}"

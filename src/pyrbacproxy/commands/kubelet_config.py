@@ -23,8 +23,8 @@ from pyrbacproxy.tls.profiles import Profile, rendered
 
 T = TypeVar("T")
 _EXIT_CODES = """exit status: 0 when the nodes get what was asked for; 1 when the operator
-refuses it, when a default stays where another value was asked for, when the
-sidecar is missing, and when a file or a flag is wrong"""
+refuses it, when a default stays where another value was asked for, when a key
+is unknown, when the sidecar is missing, and when a file or a flag is wrong"""
 
 
 class _Files:
@@ -56,7 +56,8 @@ def run(argv: list[str]) -> int:
     # Merged even without a file that can't be read, for the other one's problems.
     inputs = Inputs(defaults or {}, wanted or KubeletRequest({}), manifests)
     answer = _answer(pool, inputs, options.defaults, options.file)
-    problems = [*files.problems, *answer.merged.problems, *filter(None, [answer.missing])]
+    merged = answer.merged
+    problems = [*files.problems, *merged.problems, *merged.unknown, *filter(None, [answer.missing])]
     sys.stderr.writelines(f"Error: {printable(problem)}\n" for problem in problems)
     if files.problems:
         return FAILED
@@ -108,6 +109,7 @@ def _answer(pool: Pool, inputs: Inputs, defaults_file: str, file: str) -> Answer
     asked = inputs.wanted.configuration
     merged = merge(defaults, asked, pool, defaults_file=defaults_file, file=file)
     merged.problems.extend(inputs.wanted.problems)
+    merged.unknown.extend(inputs.wanted.unknown)
     merged.notes.extend(notes)
     owners, missing = None, ""
     if inputs.manifests is not None:

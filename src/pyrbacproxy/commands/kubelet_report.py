@@ -39,7 +39,7 @@ class Answer:
     def is_as_asked(self) -> bool:
         """Whether the nodes get what was asked for, and the sidecar is where it was looked for."""
         is_kept = any(lost.stays is not None for lost in self.merged.lost)
-        return not (self.merged.problems or is_kept or self.missing)
+        return not (self.merged.problems or self.merged.unknown or is_kept or self.missing)
 
 
 def as_json(answer: Answer) -> str:
@@ -54,6 +54,7 @@ def as_json(answer: Answer) -> str:
         "kubeletConfiguration": None if merged.problems else merged.document,
         "staticPodPath": {"default": answer.before.written, "result": answer.after.written},
         "dropped": lost,
+        "unknown": merged.unknown,
         "notes": merged.notes,
         "sidecars": answer.sidecars,
         "follows": [] if merged.problems else what_follows(answer.before, answer.after),
@@ -74,6 +75,7 @@ def as_text(answer: Answer) -> str:
         _table(answer),
         f"The kubelet's configuration:\n\n{textwrap.indent(document, '    ').rstrip()}",
         _section("Dropped by the operator's merge", dropped),
+        _section("Ignored", merged.unknown),
         _section("Notes", merged.notes),
         _section("What follows for the proxy", [*follows, _sidecar_line(answer.sidecars)]),
     ]

@@ -30,12 +30,20 @@ class NotSeen:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; `pod` is NAMESPACE/NAME or, where that does not show, the pod's UID, or ""."""
+    """One process, and the container and pod that its cgroup leads to.
+
+    `container` is an ID. `container_name` is "" where the kubelet's names are in sight and none is
+    this container's. `pod` is NAMESPACE/NAME or, where that does not show, the pod's UID, or "".
+    `cgroup` is the path in the kernel's tree when it is of no pod: a systemd unit's, for example.
+    """
 
     pid: int
     command: str
     container: str = ""
     pod: str = ""
+    container_name: str | NotSeen = NotSeen("the process is in no container")
+    is_static: bool = False
+    cgroup: str = ""
 
     def __str__(self) -> str:
         pod = f" of pod {self.pod}" if self.pod else ""
@@ -44,11 +52,16 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ListeningSocket:
-    """A listening TCP socket, and whose it is; no processes means that it does not show."""
+    """A listening TCP socket, and whose it is.
+
+    Without processes: they do not show, unless `is_all_in_sight`, which means that every process of
+    the node was looked at and none of them has the socket.
+    """
 
     address: str
     port: int
     processes: tuple[Process, ...] = ()
+    is_all_in_sight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +130,14 @@ Asked: TypeAlias = Answer | NoAnswer | NotSeen
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """All of it, as it was at `now`. `role` is None when nobody named it."""
+    """All of it, as it was at `now`. `role` is None when nobody named it.
+
+    `expects_no_static_pods`, which is asked for and not seen: workers shall have no static pods.
+    """
 
     now: float
     role: Role | None
+    expects_no_static_pods: bool
     port: int
     upstream_port: int
     static_pod_path: StaticPodPath | NotSeen

@@ -22,10 +22,11 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A check that could not be made, and why."""
+    """A check that could not be made, and why; `is_needed` if no audit is clean without it."""
 
     check: str
     why: str
+    is_needed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

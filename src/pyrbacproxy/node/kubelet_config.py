@@ -52,13 +52,15 @@ class Lost:
 class Merged:
     """The kubelet's configuration of a pool, and what is to be said about it.
 
-    The operator refuses a configuration with `problems` and renders nothing. What its encoding adds
+    The operator refuses a configuration with `problems` and renders nothing. It ignores a user's
+    `unknown` keys, of which the nodes get nothing. What its encoding adds
     without a meaning (`syncFrequency: 0s`, `authorization: {}`) is not in `document`.
     """
 
     document: Document = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -67,8 +69,9 @@ def merge(
 ) -> Merged:
     """Lay `user` over `defaults`; the names of the files are for the messages."""
     result = Merged()
-    base = known(defaults, Complaints(defaults_file, result.problems, result.notes))
-    asked = known(user, Complaints(file, result.problems, result.notes))
+    # An unknown key of the template was not asked for by the user.
+    base = known(defaults, Complaints(defaults_file, result.problems, result.notes, result.notes))
+    asked = known(user, Complaints(file, result.problems, result.unknown, result.notes))
     result.problems.extend(f"{file}: {text}" for text in _refused(asked, pool))
     asked = _without_sizing(asked, result)
     if asked.get(STATIC_POD_PATH) == "":

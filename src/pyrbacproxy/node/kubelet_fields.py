@@ -4,8 +4,9 @@ From kubelet.config.k8s.io/v1beta1 (k8s.io/kubelet, 1.35). A field that its Go t
 pointer can be set to zero; for every other field zero and unset are one.
 """
 
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -131,12 +132,24 @@ FIELDS: Mapping[str, Field] = {
 }
 
 
+# What the entries of lists of mappings hold; of whose values nothing is said here.
+_ENTRIES = {
+    "reservedMemory": ("numaNode", "limits"),
+    "registerWithTaints": ("key", "value", "effect", "timeAdded"),
+    "shutdownGracePeriodByPodPriority": ("priority", "shutdownGracePeriodSeconds"),
+    "vmodule": ("filePattern", "verbosity"),
+}
+# A KubeletConfig's own, which a KubeletConfiguration has not.
+_WRAPPING = ("spec", "kubeletconfig")
+
+
 @dataclass(frozen=True, slots=True)
 class Complaints:
-    """What is wrong with a document (`problems`), and what it says in vain (`notes`)."""
+    """What is wrong with a document (`problems`), which keys are `unknown`, and other `notes`."""
 
     file: str
     problems: list[str]
+    unknown: list[str]
     notes: list[str]
 
 
@@ -146,6 +159,27 @@ def known(document: Document, complaints: Complaints) -> Document:
     As the operator decodes it: a key matches whatever its case, and an unknown one is ignored.
     """
     return _known(document, FIELDS, "", complaints)
+
+
+def unknown_field(file: str, key: str, nearest: str) -> str:
+    """The message about a key that nothing reads."""
+    return f"{file}: {key}: unknown field, which is ignored; the nearest known one is {nearest}"
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str:
+    """The one of the names, at least one, that is spelt most like it."""
+    folded = {known.casefold(): known for known in names}
+    return folded[difflib.get_close_matches(name.casefold(), folded, 1, 0.0)[0]]
+
+
+def place_of(name: str, fields: Mapping[str, Field] | None = None, above: str = "") -> str:
+    """The dotted key of the field that is called so in any case, wherever it is; "" for none."""
+    fields = FIELDS if fields is None else fields
+    for known_name in fields:
+        if known_name.casefold() == name.casefold():
+            return f"{above}{known_name}"
+    places = (place_of(name, one.fields, f"{above}{key}.") for key, one in fields.items())
+    return next(filter(None, places), "")
 
 
 def is_zero(value: Json, kind: Kind) -> bool:
@@ -164,10 +198,11 @@ def _known(
         name = names.get(spelling.casefold())
         key = f"{above}{name or spelling}"
         if name is None:
-            complaints.notes.append(f"{complaints.file}: {key}: unknown field, which is ignored")
+            complaints.unknown.append(_unknown(complaints.file, key, above, fields))
             continue
         if name != spelling:
             complaints.notes.append(f"{complaints.file}: {above}{spelling}: read as {name}")
+        complaints.unknown.extend(_unknown_entries(value, name, key, complaints.file))
         wrong = list(_wrong(value, fields[name].kind, key))
         complaints.problems.extend(f"{complaints.file}: {text}" for text in wrong)
         if fields[name].kind is Kind.STRUCT and isinstance(value, dict):
@@ -175,6 +210,24 @@ def _known(
         elif not wrong:
             found[name] = value
     return found
+
+
+def _unknown(file: str, key: str, above: str, fields: Mapping[str, Field]) -> str:
+    name = key.removeprefix(above)
+    if not above and name.casefold() in _WRAPPING:
+        nearest = "spec.kubeletConfig of an object with `kind: KubeletConfig`"
+    else:
+        nearest = place_of(name) or f"{above}{nearest_name(name, fields)}"
+    return unknown_field(file, key, nearest)
+
+
+def _unknown_entries(value: Json, name: str, key: str, file: str) -> Iterator[str]:
+    entries = value if name in _ENTRIES and isinstance(value, list) else []
+    for at, entry in enumerate(entries):
+        for spelling in entry if isinstance(entry, dict) else ():
+            if spelling.casefold() not in map(str.casefold, _ENTRIES[name]):
+                nearest = f"{key}[{at}].{nearest_name(spelling, _ENTRIES[name])}"
+                yield unknown_field(file, f"{key}[{at}].{spelling}", nearest)
 
 
 _SCALARS: dict[Kind, tuple[type, ...]] = {

@@ -1,13 +1,30 @@
 """KubeletConfig object, its raw `spec.kubeletConfig` or KubeletConfiguration → what a user asks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyrbacproxy.node.documents import Document, DocumentError, Json, shown
+from pyrbacproxy.node.kubelet_fields import nearest_name, place_of, unknown_field
 
 KIND = "KubeletConfiguration"
 _WRAPPER = "KubeletConfig"
 _LOG_LEVELS = range(11)
+_CONFIGURATION = "spec.kubeletConfig"
+# Each mapping's keys, by its own. The API server keeps these alone, and takes case for difference;
+# what is below other keys is not looked at here.
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    "": ("apiVersion", "kind", "metadata", "spec", "status"),
+    "spec": (
+        "autoSizingReserved",
+        "kubeletConfig",
+        "logLevel",
+        "machineConfigPoolSelector",
+        "tlsSecurityProfile",
+    ),
+    "spec.machineConfigPoolSelector": ("matchExpressions", "matchLabels"),
+    "spec.tlsSecurityProfile": ("custom", "intermediate", "modern", "old", "type"),
+    "spec.tlsSecurityProfile.custom": ("ciphers", "minTLSVersion"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +42,13 @@ class TlsProfile:
 class KubeletRequest:
     """The KubeletConfiguration that a user gives, and what a KubeletConfig says around it.
 
-    The operator refuses a request with `problems`.
+    The operator refuses a request with `problems`; of its `unknown` keys the nodes get nothing.
     """
 
     configuration: Document
     tls_profile: TlsProfile | None = None
     problems: tuple[str, ...] = field(default=())
+    unknown: tuple[str, ...] = field(default=())
 
 
 def request(document: Document, file: str) -> KubeletRequest:
@@ -41,12 +59,35 @@ def request(document: Document, file: str) -> KubeletRequest:
     if kind != _WRAPPER:
         raise DocumentError(f"{file}: kind: must be {KIND} or {_WRAPPER}, not {shown(kind)}")
     spec = _mapping(document.get("spec"), "spec", file)
-    configuration = _mapping(spec.get("kubeletConfig"), "spec.kubeletConfig", file)
+    configuration = _mapping(spec.get("kubeletConfig"), _CONFIGURATION, file)
     return KubeletRequest(
         configuration,
         _tls_profile(spec.get("tlsSecurityProfile"), file),
         tuple(f"{file}: {text}" for text in _refused(spec, configuration)),
+        tuple(unknown_field(file, key, nearest) for key, nearest in _unknown(document, above="")),
     )
+
+
+def _unknown(document: Document, *, above: str) -> Iterator[tuple[str, str]]:
+    """Keys that the API server drops, each with the nearest that it would have kept."""
+    names = _KNOWN[above]
+    for name, value in document.items():
+        key = f"{above}.{name}".lstrip(".")
+        if name not in names:
+            yield key, _nearest(name, above)
+        elif key in _KNOWN and isinstance(value, dict):
+            yield from _unknown(value, above=key)
+
+
+def _nearest(name: str, above: str) -> str:
+    """The same name in another place, else the one in this place that is spelt most like it."""
+    for place in (above, *_KNOWN):
+        for known in _KNOWN[place]:
+            if known.casefold() == name.casefold():
+                return f"{place}.{known}".lstrip(".")
+    if field_of_kubelet := place_of(name):
+        return f"{_CONFIGURATION}.{field_of_kubelet}"
+    return f"{above}.{nearest_name(name, _KNOWN[above])}".lstrip(".")
 
 
 def _refused(spec: Document, configuration: Document) -> Iterator[str]:

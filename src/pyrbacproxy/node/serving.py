@@ -1,6 +1,7 @@
 """Facts about the port → outcomes: who listens, who is let in, what lies behind."""
 
 import ipaddress
+import re
 from collections.abc import Iterator
 
 from pyrbacproxy.node.facts import (
@@ -9,12 +10,18 @@ from pyrbacproxy.node.facts import (
     NoAnswer,
     NodeFacts,
     NotSeen,
+    Process,
 )
 from pyrbacproxy.node.findings import Finding, Outcome, Passed, Severity, Unseen
 from pyrbacproxy.node.sidecar import CONTAINER, DAEMONSET, NAMESPACE
 from pyrbacproxy.node.static_pods import is_legacy_pod
 
 _ID_LENGTH = 13  # as crictl shows it
+# A DaemonSet's pod has five letters or digits behind its name. `oc debug daemonset/NAME` makes one
+# named NAME-debug-..., with a copy of the container.
+_DAEMON_POD = re.compile(rf"{NAMESPACE}/{DAEMONSET}-[a-z0-9]{{5}}")
+_OWNER = f"DaemonSet {DAEMONSET}"
+_NO_POD = "which pod it is: its cgroup names none, or does not show"
 _LOGS = f"the log of the container {CONTAINER} on this node says why"
 _REFUSED = {
     401: "the client CA lacks the credential's authority, or the token is bad or its review failed",
@@ -25,10 +32,10 @@ _REFUSED = {
 
 
 def listener(facts: NodeFacts) -> Iterator[Outcome]:
-    """Exactly one listener on the port, the sidecar, and not on loopback alone."""
+    """Exactly one holder of the port, the sidecar's container, and not on loopback alone."""
     check, sockets, port = "listener", facts.listeners, facts.port
     if isinstance(sockets, NotSeen):
-        yield Unseen(check, sockets.why)
+        yield _unseen(check, sockets.why)
         return
     if not sockets:
         yield Finding(
@@ -49,7 +56,7 @@ def listener(facts: NodeFacts) -> Iterator[Outcome]:
             f"give the proxy --secure-listen-address=:{port}",
         )
     yield from _number(sockets, port)
-    yield from _pods(sockets)
+    yield from _owners(sockets)
 
 
 def anonymous(facts: NodeFacts) -> Iterator[Outcome]:
@@ -129,7 +136,7 @@ def upstream(facts: NodeFacts) -> Iterator[Outcome]:
 
 def _number(sockets: tuple[ListeningSocket, ...], port: int) -> Iterator[Outcome]:
     addresses = {one.address for one in sockets}
-    holders = {key for one in sockets if (key := _key(one))}
+    holders = {key for one in sockets for key in _keys(one)}
     if len(addresses) < len(sockets) or len(holders) > 1:
         who = _holders(sockets) or "processes that do not show"
         yield Finding(
@@ -139,39 +146,91 @@ def _number(sockets: tuple[ListeningSocket, ...], port: int) -> Iterator[Outcome
             "the kernel deals scrapes out among them, so an old one may answer with old rules",
             "end the one that is not the sidecar's",
         )
-    elif all(_key(one) for one in sockets):
+    elif all(one.processes for one in sockets):
         yield Passed("listener", f"{_holders(sockets)} on {_addresses(sockets)}")
+    elif any(one.is_all_in_sight for one in sockets):
+        yield Finding(
+            "listener",
+            Severity.ERROR,
+            f"no process of the node holds the socket on {_addresses(sockets)}, port {port}",
+            f"only the container {CONTAINER} may, and it can be seen",
+            "run this again; if it stays so, the kernel has it, or one process is handing it to "
+            "another",
+        )
     else:
-        yield Unseen("listener", "who listens: run this as root with hostPID, or on the node")
+        yield _unseen("listener", "who listens: run this as root with hostPID, or on the node")
 
 
-def _pods(sockets: tuple[ListeningSocket, ...]) -> Iterator[Outcome]:
-    """Whether the holders are the sidecar's pod; each pod is told once."""
+def _owners(sockets: tuple[ListeningSocket, ...]) -> Iterator[Outcome]:
+    """Whether each holder is the sidecar's container; what is said of several is said once."""
     processes = [process for one in sockets for process in one.processes]
-    pods = {process.pod for process in processes}
-    sidecar = f"{NAMESPACE}/{DAEMONSET}-"
-    for pod in sorted(pods - {""}):
-        if pod.startswith(sidecar):
-            ids = {one.container[:_ID_LENGTH] for one in processes if one.pod == pod}
-            yield Passed("listener-pod", f"{pod}, container {', '.join(sorted(ids))}")
-        elif "/" not in pod:
-            yield Unseen("listener-pod", f"the name of pod {pod}: its logs do not show")
-        else:
-            yield _stranger(pod)
-    if not pods or "" in pods:
-        yield Unseen("listener-pod", "which pod it is: its cgroup names none, or does not show")
+    owners: dict[tuple[str, str], Process] = {}
+    for one in processes:
+        owners.setdefault((one.pod, one.container or one.cgroup), one)
+    yield from (_owner(process) for _, process in sorted(owners.items()))
+    if not processes and not any(one.is_all_in_sight for one in sockets):
+        yield _unseen("listener-pod", _NO_POD)
 
 
-def _stranger(pod: str) -> Finding:
+def _owner(process: Process) -> Outcome:
+    pod, name, check = process.pod, process.container_name, "listener-pod"
+    shown_id = process.container[:_ID_LENGTH]
+    if process.is_static or is_legacy_pod(pod):
+        return _static(pod)
+    if process.cgroup:
+        return _stranger(
+            f"{process} of {process.cgroup} holds the port", "the process is of no pod"
+        )
+    if not pod and not process.container:
+        return _unseen(check, _NO_POD)
+    if "/" in pod and not _DAEMON_POD.fullmatch(pod):
+        return _stranger(f"the pod {pod} holds the port", f"it is no pod of the {_OWNER}")
+    if isinstance(name, NotSeen):
+        return _unseen(check, f"the name of container {shown_id}{_of(pod)}: {name.why}")
+    if not name:
+        which = f"container {shown_id}" if shown_id else "a process outside the containers"
+        return _stranger(
+            f"{which}{_of(pod)} holds the port", "the kubelet's logs name no such container"
+        )
+    if name != CONTAINER:
+        return _stranger(
+            f"the container {name} of pod {pod} holds the port",
+            f"only the container {CONTAINER} of that pod may",
+        )
+    if "/" not in pod:
+        return _unseen(check, f"the name of pod {pod}: its logs do not show")
+    return Passed(check, f"{pod}, container {name} {shown_id}")
+
+
+def _unseen(check: str, why: str) -> Unseen:
+    """Who holds the port is what the audit is for."""
+    return Unseen(check, why, is_needed=True)
+
+
+def _of(pod: str) -> str:
+    return f" of pod {pod}" if pod else ""
+
+
+def _static(pod: str) -> Finding:
     is_legacy = is_legacy_pod(pod)
     return Finding(
         "listener-pod",
-        Severity.ERROR if is_legacy else Severity.WARNING,
-        f"the {'legacy ' if is_legacy else ''}pod {pod} holds the port",
-        "the sidecar waits for it" if is_legacy else f"it is no pod of the DaemonSet {DAEMONSET}",
+        Severity.ERROR,
+        f"the {'legacy' if is_legacy else 'static'} pod {pod} holds the port",
+        "the sidecar waits for it",
         "is its manifest gone? Then `crictl rmp --force` its sandbox"
         if is_legacy
-        else "find out what it is; two owners of one port end in a node without metrics",
+        else "find its manifest in the kubelet's staticPodPath and move it out of the folder",
+    )
+
+
+def _stranger(what: str, why: str) -> Finding:
+    return Finding(
+        "listener-pod",
+        Severity.ERROR,
+        what,
+        f"{why}; exactly one may hold it, {CONTAINER} of the {_OWNER}",
+        "find out what it is; two owners of one port end in a node without metrics",
     )
 
 
@@ -185,12 +244,10 @@ def _unanswered(check: str, port: int, answer: NoAnswer) -> Finding:
     )
 
 
-def _key(socket: ListeningSocket) -> str:
-    """Whose a socket is: processes of one container, and those that inherited it, are one."""
-    if not socket.processes:
-        return ""
-    first = socket.processes[0]
-    return first.container or f"pid {first.pid}"
+def _keys(socket: ListeningSocket) -> set[str]:
+    """Whose a socket is: the processes of one container are one, and those outside of any."""
+    containers = {one.container for one in socket.processes if one.container}
+    return containers or {f"pid {one.pid}" for one in socket.processes[:1]}
 
 
 def _holders(sockets: tuple[ListeningSocket, ...]) -> str:

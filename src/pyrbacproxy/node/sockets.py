@@ -12,31 +12,52 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyrbacproxy.node.facts import ListeningSocket, Process
-from pyrbacproxy.node.pods import logged_pods, pod_of
+from pyrbacproxy.node.facts import ListeningSocket, NotSeen, Process
+from pyrbacproxy.node.pods import (
+    LoggedContainer,
+    cgroup_of,
+    is_static,
+    logged_container,
+    logged_pods,
+)
 
 PROC = Path("/proc")
 POD_LOGS = Path("/var/log/pods")
+CONTAINER_LOGS = Path("/var/log/containers")
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: the namespace in which every process shows.
+_FIRST_PIDS = "pid:[4026531836]"
+# PROC_CGROUP_INIT_INO there: the namespace whose root is the tree's.
+_FIRST_CGROUPS = "cgroup:[4026531835]"
 # include/net/tcp_states.h
 _LISTEN = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 def listening_sockets(
-    port: int, *, proc: Path = PROC, pod_logs: Path = POD_LOGS
+    port: int,
+    *,
+    proc: Path = PROC,
+    pod_logs: Path = POD_LOGS,
+    container_logs: Path = CONTAINER_LOGS,
 ) -> tuple[ListeningSocket, ...]:
     """All that listen on the port in this network namespace. Raises OSError without /proc."""
-    found = {
-        inode: address
-        for table in ("tcp", "tcp6")
-        for inode, address in _listening(proc / "net" / table, port)
-    }
-    holders = _holders(set(found), proc) if found else {}
+    found = _all_listening(port, proc)
+    if not found:
+        return ()
+    holders, is_all_in_sight = _holders(set(found), proc)
+    if is_all_in_sight and not all(map(holders.get, found)):
+        # Closed since the first look, the socket has no holder by now.
+        still = _all_listening(port, proc)
+        found = {inode: one for inode, one in found.items() if inode in still or inode in holders}
     return tuple(
         ListeningSocket(
             address,
             port,
-            tuple(_process(pid, proc, pod_logs) for pid in sorted(holders.get(inode, ()))),
+            tuple(
+                _process(pid, proc, pod_logs, container_logs)
+                for pid in sorted(holders.get(inode, ()))
+            ),
+            is_all_in_sight,
         )
         for inode, address in found.items()
     )
@@ -54,6 +75,15 @@ def holders_text(port: int, *, proc: Path = PROC, pod_logs: Path = POD_LOGS) -> 
     if not names:
         return "held by a process that cannot be seen from here"
     return "held by " + ", ".join(names)
+
+
+def _all_listening(port: int, proc: Path) -> dict[int, str]:
+    """Inode → address of every socket that listens on the port."""
+    return {
+        inode: address
+        for table in ("tcp", "tcp6")
+        for inode, address in _listening(proc / "net" / table, port)
+    }
 
 
 def _listening(table: Path, port: int) -> Iterator[tuple[int, str]]:
@@ -81,37 +111,67 @@ def _address(text: str) -> str:
     return str(ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words)))
 
 
-def _holders(inodes: set[int], proc: Path) -> dict[int, set[int]]:
-    """Each socket's processes."""
+def _holders(inodes: set[int], proc: Path) -> tuple[dict[int, set[int]], bool]:
+    """Each socket's processes, and whether every process of the node was looked at."""
     found: dict[int, set[int]] = {}
+    is_all_in_sight = _target(proc / "1" / "ns" / "pid") == _FIRST_PIDS
     for folder in proc.iterdir():
-        if folder.name.isdigit():
-            for inode in inodes.intersection(_sockets_of(folder)):
+        if not folder.name.isdigit():
+            continue
+        try:
+            descriptors = list((folder / "fd").iterdir())
+        except PermissionError:
+            is_all_in_sight = False
+        except OSError:
+            continue  # It has ended meanwhile.
+        else:
+            for inode in inodes.intersection(_sockets_of(descriptors)):
                 found.setdefault(inode, set()).add(int(folder.name))
-    return found
+    return found, is_all_in_sight
 
 
-def _sockets_of(folder: Path) -> Iterator[int]:
+def _target(link: Path) -> str:
     try:
-        descriptors = list((folder / "fd").iterdir())
+        return str(link.readlink())
     except OSError:
-        # Another user's, or gone meanwhile.
-        return
+        return ""
+
+
+def _sockets_of(descriptors: list[Path]) -> Iterator[int]:
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             if match := _SOCKET.fullmatch(str(descriptor.readlink())):
                 yield int(match[1])
 
 
-def _process(pid: int, proc: Path, pod_logs: Path) -> Process:
+def _process(pid: int, proc: Path, pod_logs: Path, container_logs: Path) -> Process:
     # Whoever holds the port chose the name, and it is shown on terminals.
     written = _text(proc / str(pid) / "comm").strip()
     command = "".join(letter if letter.isprintable() else "?" for letter in written)
-    found = pod_of(_text(proc / str(pid) / "cgroup"))
-    if found is None:
-        return Process(pid, command)
-    uid, container = found
-    return Process(pid, command, container, _pod_name(uid, pod_logs) or uid)
+    is_whole_tree = _target(proc / "self" / "ns" / "cgroup") == _FIRST_CGROUPS
+    cgroup = cgroup_of(_text(proc / str(pid) / "cgroup"), is_whole_tree=is_whole_tree)
+    if not cgroup.uid and not cgroup.container:
+        return Process(pid, command, cgroup=cgroup.path)
+    logged = _logged(cgroup.container, container_logs)
+    pod = logged.pod if isinstance(logged, LoggedContainer) else ""
+    return Process(
+        pid,
+        command,
+        cgroup.container,
+        pod or (_pod_name(cgroup.uid, pod_logs) or cgroup.uid if cgroup.uid else ""),
+        logged.name if isinstance(logged, LoggedContainer) else logged or "",
+        is_static(cgroup.uid),
+    )
+
+
+def _logged(container: str, container_logs: Path) -> LoggedContainer | NotSeen | None:
+    """None where the folder is in sight and does not have the container."""
+    if not container:
+        return None
+    try:
+        return logged_container(container_logs, container)
+    except OSError as error:
+        return NotSeen(f"{CONTAINER_LOGS}: {error.strerror}")
 
 
 def _pod_name(uid: str, pod_logs: Path) -> str:

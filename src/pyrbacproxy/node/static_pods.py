@@ -60,7 +60,18 @@ def kubelet_setting(facts: NodeFacts, role: Role | None) -> Iterator[Outcome]:
     """`staticPodPath` in the kubelet's file."""
     check, path = "kubelet", facts.static_pod_path
     if isinstance(path, NotSeen):
-        yield Unseen(check, path.why)
+        yield Unseen(check, path.why, facts.expects_no_static_pods)
+    elif path.is_watched and facts.expects_no_static_pods and role is Role.WORKER:
+        yield Finding(
+            check,
+            Severity.ERROR,
+            f"staticPodPath is {path} on a worker, which shall have no static pods",
+            "what can write there runs pods that admission control never sees (STIG V-242397)",
+            'once the sidecar serves on every node of the pool, set staticPodPath to "" in its '
+            "KubeletConfig; `pyrbacproxy kubelet-config` shows what the nodes get",
+        )
+    elif path.is_watched and facts.expects_no_static_pods and role is None:
+        yield Unseen(check, f"staticPodPath is {path}: give --role, for it depends on that", True)
     elif path.is_watched and str(path).rstrip("/") != MANIFESTS:
         yield Finding(
             check,

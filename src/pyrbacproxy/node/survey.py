@@ -23,7 +23,7 @@ from pyrbacproxy.node.kubelet_settings import StaticPodPath, static_pod_path
 from pyrbacproxy.node.legacy import POD_LOGS, legacy_pod
 from pyrbacproxy.node.manifests import manifests
 from pyrbacproxy.node.scrape import Credential, ask, client_context
-from pyrbacproxy.node.sockets import listening_sockets
+from pyrbacproxy.node.sockets import CONTAINER_LOGS, listening_sockets
 from pyrbacproxy.node.static_pods import DAEMON_FOLDER, KUBELET_FILE, LEFTOVERS, MANIFESTS
 
 _PKI = "/var/lib/kubelet/pki"
@@ -42,6 +42,7 @@ class Scope:
     upstream_port: int
     crictl: str
     role: Role | None = None
+    expects_no_static_pods: bool = False
     credential: Credential | None = None
     ca_file: str = ""
 
@@ -55,6 +56,7 @@ def survey(scope: Scope, now: float) -> NodeFacts:
     return NodeFacts(
         now=now,
         role=scope.role,
+        expects_no_static_pods=scope.expects_no_static_pods,
         port=scope.port,
         upstream_port=scope.upstream_port,
         static_pod_path=pod_path,
@@ -129,7 +131,10 @@ def _leftovers(files: HostFiles) -> Leftovers:
 def _listeners(files: HostFiles, scope: Scope, port: int) -> tuple[ListeningSocket, ...] | NotSeen:
     try:
         pod_logs = files.place(POD_LOGS)
-        return listening_sockets(port, proc=scope.proc, pod_logs=pod_logs)
+        container_logs = files.place(str(CONTAINER_LOGS))
+        return listening_sockets(
+            port, proc=scope.proc, pod_logs=pod_logs, container_logs=container_logs
+        )
     except OSError as error:
         return NotSeen(f"{scope.proc}/net: {error.strerror}")
 
