@@ -133,8 +133,10 @@ class AttributeSource:
 
     def _is_header_doubtful(self, headers: Headers) -> bool:
         """Whether the upstream may read other values than those that are checked: another spelling
-        of the name says something else. Connection may take the lines away, as in the original.
+        of the name says something else, or Connection takes the lines away (D36).
         """
+        if any(folded(option) == self._folded_header for option in headers.tokens(b"connection")):
+            return True
         return any(
             lowered != self._header and folded(lowered) == self._folded_header
             for lowered, _ in headers.lowered_items()

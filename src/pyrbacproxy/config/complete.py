@@ -191,7 +191,7 @@ def _kube(
     if is_complete and not options.texts("auth-token-audiences"):
         findings.warn(
             "neither --kubeconfig nor an in-cluster configuration: only client certificates and "
-            "static rules work, a token gets 401 and whatever needs an access review 500"
+            "static rules work; a token gets 401, and what no static rule allows 403"
         )
         return None
     findings.problem(
