@@ -118,7 +118,7 @@ async def test_flags_behind_two_dashes_are_the_proxys() -> None:
     [
         ("--port=70000", "argument --port: 70000 is no port"),
         ("--port=x", "argument --port: x is no port"),
-        ("--prt=1", "unrecognized arguments: --prt=1"),
+        ("--prt=1", "unknown flag: --prt, did you mean --port?"),
     ],
 )
 def test_a_wrong_flag_ends_with_1(flag: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -248,7 +248,7 @@ def _kube(
 def _rated(options: Options, settings: KubeSettings, findings: Findings) -> KubeSettings:
     """The settings with rate and cache times."""
     qps, burst = options.number("kube-api-qps"), options.integer("kube-api-burst")
-    if qps > 0 >= burst and "kube-api-burst" not in options.doubtful:
+    if qps > 0 >= burst and "kube-api-burst" not in options.doubtful - options.given:
         findings.problem(f"--kube-api-burst={burst}: must be positive when --kube-api-qps is")
     return replace(
         settings,
