@@ -216,6 +216,16 @@ def test_fr90_and_after_the_startup_gate(lab: Lab, tmp_path: Path) -> None:
         ),
         pytest.param(["--kubeconfig=/none"], ["/none"], id="kubeconfig unreadable"),
         pytest.param(["--client-ca-file=/none"], ["/none"], id="authority unreadable"),
+        pytest.param(
+            ["--tls-cert-file=/none", "--tls-private-key-file=/none"],
+            ["--tls-cert-file: /none"],
+            id="pair in one file unreadable",
+        ),
+        pytest.param(
+            ["--tls-cert-file=/dev/null", "--tls-private-key-file=/dev/null"],
+            ["--tls-cert-file: /dev/null"],
+            id="pair in one file that is none",
+        ),
         pytest.param(["--upstream-ca-file=/none"], ["/none"], id="upstream authority unreadable"),
         pytest.param(
             ["--oidc-issuer=https://i", "--oidc-clientI=x"], ["--oidc-clientID"], id="oidc"
