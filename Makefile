@@ -3,12 +3,37 @@
 # PYTEST_ARGS is appended to pytest, PEER=path names a kube-rbac-proxy binary for `make bench`,
 # DEMO_ARGS and BENCH_ARGS go to the demo and the benchmark.
 VENV   ?= .venv
-ifndef PYTHON
-PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-endif
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
+
+# The Python that makes VENV: PYTHON=..., that of an active virtual environment, or PYENV_VERSION's; else the one that
+# made VENV before; else the first here that is new enough.
+ifndef PYTHON
+ifneq ($(VIRTUAL_ENV),$(filter $(abspath $(VENV)),$(VIRTUAL_ENV)))
+PYTHON := $(VIRTUAL_ENV)/bin/python
+else ifdef PYENV_VERSION
+# `pyenv which` alone falls back to the system's for a version that isn't installed.
+PYTHON := $(shell export PYENV_VERSION="$(PYENV_VERSION)"; \
+	{ pyenv version-name >/dev/null && pyenv which python3; } 2>/dev/null || \
+	echo "$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$(PYENV_VERSION)/bin/python3")
+endif
+endif
+CLEAR :=
+ifdef PYTHON
+# When it is another installation than the one that made VENV, VENV is made anew.
+INSTALLATION := import sys; print(sys.base_prefix, sys.version)
+ifneq ($(wildcard $(BIN)/python),)
+VENV_PYTHON   := $(shell $(BIN)/python -c '$(INSTALLATION)' 2>/dev/null)
+CHOSEN_PYTHON := $(shell "$(PYTHON)" -c '$(INSTALLATION)' 2>/dev/null)
+ifneq ($(CHOSEN_PYTHON),$(VENV_PYTHON))
+CLEAR := --clear
+.PHONY: $(STAMP)
+endif
+endif
+else
+PYTHON := $(shell for p in $(BIN)/python python3 python python3.11 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+endif
 
 # Debian packages and the program, or file, each one brings: the end-to-end tests, the demo's curl lines, the benchmark,
 # the standalone binary and the image's test take them.
@@ -30,7 +55,7 @@ $(STAMP): pyproject.toml Makefile
 	@$(or $(PYTHON),python3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "$(or $(PYTHON),python3) is missing or older than Python 3.11; PYTHON=... names another" >&2; exit 1; }
 	@echo "Setting up $(VENV): a few minutes, once"
-	$(or $(PYTHON),python3) -m venv $(VENV)
+	$(or $(PYTHON),python3) -m venv $(CLEAR) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m venv $(VENV)/sslyze
 	$(VENV)/sslyze/bin/python -m pip install --quiet --disable-pip-version-check 'sslyze>=6.3'

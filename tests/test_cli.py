@@ -111,8 +111,7 @@ def test_every_problem_is_told_and_the_status_is_1(capsys: Output) -> None:
     assert lines[0] == "Error: unknown flag: --nosuch"
     assert lines[1].startswith('Error: invalid argument "90" for "--tls-reload-interval" flag')
     assert lines[3] == 'Error: "pyrbacproxy" does not take any arguments, got ["surplus"]'
-    assert sum('] "command failed" err="' in line for line in lines) == 2
-    assert any("no listen address provided" in line for line in lines)
+    assert sum('] "command failed" err="' in line for line in lines) == 1
     assert any("/none" in line for line in lines)
 
 
@@ -127,7 +126,14 @@ def test_wrong_words_end_the_start_even_when_all_else_is_good(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        pytest.param(["adit"], 'got ["adit"]; a command comes first: pyrbacproxy audit', id="typo"),
+        pytest.param(
+            ["audti", "--output=json"],
+            'Error: unknown command "audti", did you mean "audit"?\n',
+            id="typo",
+        ),
+        pytest.param(
+            ["Demo"], 'Error: unknown command "Demo", did you mean "demo"?\n', id="capital"
+        ),
         pytest.param(
             ["--v=2", "audit", "--output=json"],
             'got ["audit"]; a command comes first: pyrbacproxy audit [flags]\n',
@@ -136,9 +142,52 @@ def test_wrong_words_end_the_start_even_when_all_else_is_good(
         pytest.param(["surplus"], 'got ["surplus"]\n', id="no command is near"),
     ],
 )
-def test_a_word_that_may_be_a_command_is_told(words: list[str], told: str, capsys: Output) -> None:
+def test_fr98_a_word_that_may_be_a_command_is_one_line(
+    words: list[str], told: str, capsys: Output
+) -> None:
     assert cli.main(words) == 1
-    assert told in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines(keepends=True)
+    assert line.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--no-such-flag"], "Error: unknown flag: --no-such-flag"),
+        (["-x"], "Error: unknown shorthand flag: 'x' in -x"),
+        (["---x"], "Error: bad flag syntax: ---x"),
+        (["surplus"], 'Error: "pyrbacproxy" does not take any arguments, got ["surplus"]'),
+        (["--", "--upstream=http://a"], "Error: "),
+    ],
+)
+def test_fr98_what_a_wrong_word_may_have_meant_is_not_missing(
+    words: list[str], told: str, capsys: Output
+) -> None:
+    assert cli.main(words) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(told)
+
+
+@pytest.mark.parametrize("missing", ["secure-listen-address", "upstream", "kubeconfig"])
+@pytest.mark.parametrize("spelling", ["--{0}x={1}", "--x-{0}={1}", "-{0}={1}", "--{0}"])
+def test_fr98_a_misspelt_flag_is_one_error(
+    missing: str, spelling: str, serving: list[str], capsys: Output
+) -> None:
+    (wrong,) = (word for word in serving if word.startswith(f"--{missing}="))
+    words = [word for word in serving if word != wrong]
+    assert cli.main([*words, spelling.format(missing, wrong.partition("=")[2])]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    (error,) = (line for line in lines if line.startswith("Error: ") or "err=" in line)
+    assert f"--{missing}" in error
+
+
+def test_fr98_other_mistakes_are_told_with_it(capsys: Output) -> None:
+    words = ["--upstrem=http://a", "--secure-listen-address=:x", "--kubeconfig=/none"]
+    assert cli.main(words) == 1
+    told = capsys.readouterr().err
+    assert "did you mean --upstream?" in told
+    assert "--secure-listen-address=:x: unknown port" in told
+    assert "/none" in told
 
 
 def test_an_error_never_shows_a_password(capsys: Output) -> None:

@@ -48,7 +48,10 @@ DENIED = SubjectAccessReviewAnswer(allowed=False)
 
 
 def shown(
-    settings: PageSettings, *rules: StaticRule, answers: tuple[Answer, ...] = (KNOWN,)
+    settings: PageSettings,
+    *rules: StaticRule,
+    answers: tuple[Answer, ...] = (KNOWN,),
+    has_api_server: bool = True,
 ) -> tuple[int, list[Review]]:
     checks = (lambda: Check("ping"),)
     handler = endpoints_handler(
@@ -56,6 +59,7 @@ def shown(
         running_program(settings),
         BearerTokenAuthenticator(),
         rules,
+        has_api_server=has_api_server,
         checks=checks,
         others={},
     )
@@ -72,6 +76,12 @@ def test_a_static_rule_that_names_a_user_opens_a_page() -> None:
 def test_a_static_rule_for_everybody_does_not() -> None:
     rule = StaticRule(path="/statusz")
     assert shown(PageSettings(), rule, answers=(KNOWN, DENIED))[0] == 403
+
+
+def test_fr95_without_an_api_server_no_rule_means_403() -> None:
+    rule = StaticRule(user_name="bob", path="/statusz")
+    assert shown(PageSettings(), rule, has_api_server=False) == (403, [])
+    assert shown(PageSettings(node_name="n"), rule, has_api_server=False) == (403, [])
 
 
 def test_a_node_name_means_node_mode() -> None:

@@ -49,6 +49,62 @@ def test_make_has_the_target(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
+def interpreter(path: Path) -> Path:
+    """A program that calls itself new enough, and another installation than all others."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\ncase "$2" in *base_prefix*) echo {path};; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("env", "words", "has_venv", "expected"),
+    [
+        ({}, (), False, "python3"),
+        ({}, (), True, "venv/bin/python"),
+        ({}, ("PYTHON=python3.11",), False, "python3.11"),
+        ({}, ("PYTHON=python3.11",), True, "python3.11 --clear"),
+        ({"PYTHON": "python3.11"}, (), True, "python3.11 --clear"),
+        ({"VIRTUAL_ENV": "active"}, (), False, "active/bin/python"),
+        ({"VIRTUAL_ENV": "active"}, (), True, "active/bin/python --clear"),
+        ({"VIRTUAL_ENV": "active"}, ("PYTHON=python3.11",), False, "python3.11"),
+        ({"VIRTUAL_ENV": "venv"}, (), True, "venv/bin/python"),
+        ({"PYENV_VERSION": "3.13.0"}, (), False, "pyenv/versions/3.13.0/bin/python3"),
+        ({"PYENV_VERSION": "3.13.0"}, (), True, "pyenv/versions/3.13.0/bin/python3 --clear"),
+        (
+            {"PYENV_VERSION": "3.13.0", "VIRTUAL_ENV": "venv"},
+            (),
+            True,
+            "pyenv/versions/3.13.0/bin/python3 --clear",
+        ),
+        ({"PYENV_VERSION": "none"}, (), False, "pyenv/versions/none/bin/python3"),
+    ],
+)
+def test_fr102_make_sets_up_with_the_python_that_was_chosen(
+    tmp_path: Path, env: dict[str, str], words: tuple[str, ...], *, has_venv: bool, expected: str
+) -> None:
+    """Without pyenv's program. What is not there is named by the recipe, which then ends."""
+    for name in ("bin/python3", "bin/python3.11", "active/bin/python"):
+        interpreter(tmp_path / name)
+    interpreter(tmp_path / "pyenv/versions/3.13.0/bin/python3")
+    if has_venv:
+        interpreter(tmp_path / "venv/bin/python")
+    around = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYENV_ROOT": f"{tmp_path}/pyenv"}
+    around |= env
+    if "VIRTUAL_ENV" in env:
+        around["VIRTUAL_ENV"] = str(tmp_path / env["VIRTUAL_ENV"])
+    done = subprocess.run(
+        ["make", "--dry-run", "setup", f"VENV={tmp_path}/venv", *words],
+        cwd=ROOT,
+        env=around,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    made = re.findall(r"^(\S+) -m venv ( *--clear)?", done.stdout, re.MULTILINE)[0]
+    assert " ".join(made).replace(f"{tmp_path}/", "").split() == expected.split()
+
+
 def test_ci_runs_what_the_readme_says() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "make check test" in (ROOT / ".ci" / "run").read_text()

@@ -208,7 +208,9 @@ class _Program:
     def _start(self, listener: Listener, address: Address | None, how: str, why: str = "") -> None:
         listener.start()
         if address is not None:
-            _LOG.info("Listening %s on %s%s", how, address.text, why)
+            # The number, which the kernel chose for 0 and the services' file for a name.
+            host = address.text.rpartition(":")[0]
+            _LOG.info("Listening %s on %s:%d%s", how, host, listener.port, why)
 
     def _signalled(self) -> None:
         """The first drains; the second ends the process, as Kubernetes' own servers do (D12)."""

@@ -19,9 +19,7 @@ from pyrbacproxy.authn.authenticator import Authenticator, UnionAuthenticator
 from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator, IdTokenAuthenticator
 from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
 from pyrbacproxy.authz.attributes import AttributeSource
-from pyrbacproxy.authz.authorizer import UnionAuthorizer
-from pyrbacproxy.authz.static import StaticAuthorizer
-from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.authz.subject_access_review import rules_then_review
 from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.client_protocol import ClientProtocol
 from pyrbacproxy.config.settings import Settings
@@ -186,6 +184,7 @@ class Assembly:
             program,
             authenticator,
             settings.static_rules,
+            has_api_server=settings.kube is not None,
             checks=checks,
             others={b"/metrics": self._metrics_page},
         )
@@ -318,7 +317,6 @@ def _authenticator(settings: Settings) -> Authenticator:
 
 
 def _access(settings: Settings, authenticator: Authenticator) -> Access:
-    authorizer = UnionAuthorizer(
-        (StaticAuthorizer(settings.static_rules), SubjectAccessReviewAuthorizer())
-    )
+    has_api_server = settings.kube is not None
+    authorizer = rules_then_review(settings.static_rules, has_api_server=has_api_server)
     return Access(settings.access, authenticator, AttributeSource(settings.attributes), authorizer)

@@ -78,6 +78,10 @@ def _serve(words: list[str]) -> int:
     if options.is_on("help") and not parsed.problems:
         sys.stdout.write(help_text())
         return 0
+    meant = _command_meant(words, options.arguments)
+    if meant:
+        sys.stderr.write(masked(f"Error: {meant}\n"))
+        return _FAILED
     problems = [*parsed.problems, *_argument_problems(options)]
     version = _version(options, problems)
     if version.printed and not problems:
@@ -114,18 +118,30 @@ def _argument_problems(options: Options) -> list[str]:
     """Words that are no flags are refused, empty ones excepted (reference 1.1)."""
     if not any(options.arguments):
         return []
-    shown = " ".join(quoted(argument) for argument in options.arguments)
-    hint = _command_meant(options.arguments[0])
-    return [f"{quoted(PROGRAM)} does not take any arguments, got [{shown}]{hint}"]
+    return [_arguments_text(options.arguments)]
 
 
-def _command_meant(word: str) -> str:
-    """A misspelt command looks like this, and one behind flags, where it is none."""
+def _arguments_text(arguments: tuple[str, ...]) -> str:
+    shown = " ".join(quoted(argument) for argument in arguments)
+    return f"{quoted(PROGRAM)} does not take any arguments, got [{shown}]"
+
+
+def _command_meant(words: list[str], arguments: tuple[str, ...]) -> str:
+    """What to say of a misspelt command, or of one behind flags; "" when none was meant. The flags
+    are the command's then, so there is nothing else to say.
+    """
+    if not any(arguments):
+        return ""
     # Late, for it is wanted by few.
     import difflib  # noqa: PLC0415
 
-    near = difflib.get_close_matches(word, _COMMANDS, 1)
-    return f"; a command comes first: {PROGRAM} {near[0]} [flags]" if near else ""
+    word = next(filter(None, arguments))
+    near = difflib.get_close_matches(word.casefold(), _COMMANDS, 1)
+    if not near:
+        return ""
+    if words[0] == word:
+        return f'unknown command {quoted(word)}, did you mean "{near[0]}"?'
+    return f"{_arguments_text(arguments)}; a command comes first: {PROGRAM} {near[0]} [flags]"
 
 
 def _version(options: Options, problems: list[str]) -> VersionAnswer:

@@ -16,9 +16,8 @@ from OpenSSL import SSL
 from pyrbacproxy.admin.health import Check, Look
 from pyrbacproxy.admin.status import PageSettings, Program
 from pyrbacproxy.authn.authenticator import Authenticator
-from pyrbacproxy.authz.authorizer import UnionAuthorizer
-from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
-from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.authz.static import StaticRule
+from pyrbacproxy.authz.subject_access_review import rules_then_review
 from pyrbacproxy.handler import Handler
 from pyrbacproxy.kube.reviewer import Client
 from pyrbacproxy.measuring import validity
@@ -37,6 +36,7 @@ def endpoints_handler(
     authenticator: Authenticator,
     rules: tuple[StaticRule, ...],
     *,
+    has_api_server: bool,
     checks: tuple[Look, ...],
     others: "dict[bytes, Page]",
 ) -> Handler:
@@ -55,9 +55,7 @@ def endpoints_handler(
     from pyrbacproxy.admin.statusz import DELIMITERS  # noqa: PLC0415
 
     attributes = node_attributes(settings.node_name) if settings.node_name else component_attributes
-    authorizer = UnionAuthorizer(
-        (StaticAuthorizer(rules_for_pages(rules)), SubjectAccessReviewAuthorizer())
-    )
+    authorizer = rules_then_review(rules_for_pages(rules), has_api_server=has_api_server)
     health = health_pages(checks)
     table = page_table(
         settings,

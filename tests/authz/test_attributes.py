@@ -143,6 +143,8 @@ def test_k_u32_every_line_of_the_header() -> None:
     [
         (b"X_Name_Space", b"b"),
         (b"x_name-space", b"a"),
+        (b"Connection", b"close, X-Name-Space"),
+        (b"connection", b"x_name_space"),
     ],
 )
 def test_a_header_that_may_not_go_on_as_checked_yields_nothing(

@@ -3,8 +3,12 @@
 import pytest
 
 from pyrbacproxy.authz.attributes import Attributes
-from pyrbacproxy.authz.authorizer import Decision, Judgement, Kind
-from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.authz.authorizer import NO_OPINION, Decision, Judgement, Kind
+from pyrbacproxy.authz.static import StaticRule
+from pyrbacproxy.authz.subject_access_review import (
+    SubjectAccessReviewAuthorizer,
+    rules_then_review,
+)
 from pyrbacproxy.reviews import (
     Answer,
     NonResourceAttributes,
@@ -45,3 +49,14 @@ ACTION = NonResourceAttributes("get", "/metrics")
 def test_answers(answer: Answer, expected: Judgement) -> None:
     steps = SubjectAccessReviewAuthorizer().authorize(Attributes(ALICE, ACTION))
     assert drive(steps, [answer]) == (expected, [SubjectAccessReview(ALICE, ACTION)])
+
+
+def test_fr95_without_an_api_server_the_rules_alone_decide() -> None:
+    rules = (StaticRule(user_name="alice", path="/other"),)
+    action = Attributes(ALICE, ACTION)
+    alone = rules_then_review(rules, has_api_server=False)
+    assert drive(alone.authorize(action), []) == (NO_OPINION, [])
+    asking = rules_then_review(rules, has_api_server=True)
+    assert drive(asking.authorize(action), [Says(allowed=False)])[1] == [
+        SubjectAccessReview(ALICE, ACTION)
+    ]

@@ -1,6 +1,7 @@
 """`pyrbacproxy demo` as a user runs it: its curl lines do what it says, nothing stays behind."""
 
 import asyncio
+import os
 import re
 import signal
 import socket
@@ -38,9 +39,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*flags: str) -> AsyncIterator[Running]:
+async def running(*flags: str, stderr: int | None = None) -> AsyncIterator[Running]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pyrbacproxy", "demo", *flags), stdout=PIPE
+        *(sys.executable, "-m", "pyrbacproxy", "demo", *flags), stdout=PIPE, stderr=stderr
     )
     try:
         assert process.stdout
@@ -77,17 +78,55 @@ async def test_the_curl_lines_show_what_they_say() -> None:
         assert await scene.end(signal.SIGINT) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_everything(number: signal.Signals) -> None:
-    async with running("--port=0") as scene:
+async def leaves_nothing(scene: Running) -> None:
+    """Neither files nor a process that listens."""
+    assert not scene.folder.exists()
+    upstream = re.search(r"guards http://127\.0\.0\.1:(\d+)", scene.text)
+    assert upstream
+    for port in (scene.port, upstream[1]):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", int(port))
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name
+)
+async def test_fr102_a_signal_ends_everything(number: signal.Signals) -> None:
+    async with running("--port=0", stderr=PIPE) as scene:
         assert scene.folder.exists()
-        upstream = re.search(r"guards http://127\.0\.0\.1:(\d+)", scene.text)
-        assert upstream
         assert await scene.end(number) == 0
-        assert not scene.folder.exists()
-        for port in (scene.port, upstream[1]):
-            with pytest.raises(ConnectionRefusedError):
-                await asyncio.open_connection("127.0.0.1", int(port))
+        await leaves_nothing(scene)
+        assert scene.process.stderr
+        log = (await scene.process.stderr.read()).decode()
+    lines = log.splitlines()
+    assert not [line for line in lines if not line.startswith("I")]
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+async def test_fr102_a_reader_that_is_gone_leaves_nothing_behind(
+    tmp_path: Path, *, is_merged: bool
+) -> None:
+    """As with `demo | head`, and `demo 2>&1 | head`: reviews and the end are told to nobody."""
+    reading, writing = os.pipe()
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pyrbacproxy", "demo", "--port=0"),
+            stdout=writing,
+            stderr=writing if is_merged else stderr,
+        )
+    os.close(writing)
+    text = b""
+    while b"removes the files.\n" not in text:
+        text += await asyncio.to_thread(os.read, reading, 65536)
+    os.close(reading)
+    scene = Running(process, text.decode())
+    assert (await shell(scene.lines[3])).startswith("HTTP/1.1 403")
+    assert (await shell(scene.lines[2])).startswith("HTTP/1.1 401")
+    assert await scene.end(signal.SIGINT) == 0
+    await leaves_nothing(scene)
+    assert "Traceback" not in log.read_text()
+    assert "Broken" not in log.read_text()
 
 
 async def test_a_taken_port_is_no_obstacle() -> None:
@@ -118,7 +157,7 @@ async def test_flags_behind_two_dashes_are_the_proxys() -> None:
     [
         ("--port=70000", "argument --port: 70000 is no port"),
         ("--port=x", "argument --port: x is no port"),
-        ("--prt=1", "unrecognized arguments: --prt=1"),
+        ("--prt=1", "unknown flag: --prt, did you mean --port?"),
     ],
 )
 def test_a_wrong_flag_ends_with_1(flag: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:

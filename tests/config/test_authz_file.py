@@ -148,10 +148,10 @@ def test_every_field_of_a_static_rule_has_its_place() -> None:
     file = understood(
         """
         authorization:
-          resourceAttributes: {resource: pods}
+          resourceAttributes: {namespace: e, apiGroup: f, resource: g, subresource: h, name: i}
           static:
           - user: {name: a, groups: [b, c]}
-            verb: d
+            verb: create
             namespace: e
             apiGroup: f
             resource: g
@@ -164,7 +164,7 @@ def test_every_field_of_a_static_rule_has_its_place() -> None:
         StaticRule(
             user_name="a",
             groups=frozenset({"b", "c"}),
-            verb="d",
+            verb="create",
             namespace="e",
             api_group="f",
             resource="g",
@@ -269,12 +269,12 @@ def test_a_tag_makes_nothing_else_of_a_word(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "hint"),
     [
-        (
-            "authorization: {resourceAttribute: {}}",
-            "line 1: authorization.resourceAttribute",
-            ', did you mean "resourceAttributes"?',
-        ),
         ("authorization: {}\ncomment: x\n", "line 2: comment", ""),
+        (
+            "authorization: {}\nauthorisation: x\n",
+            "line 2: authorisation",
+            ', did you mean "authorization"?',
+        ),
     ],
 )
 def test_dec_d2_elsewhere_it_is_a_warning_unless_strict(text: str, place: str, hint: str) -> None:
@@ -287,9 +287,34 @@ def test_dec_d2_elsewhere_it_is_a_warning_unless_strict(text: str, place: str, h
 # --- no authorization -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "~", "{}", "authorization:", "authorisation: {}", "[]"])
-def test_dec_d3_a_file_without_authorization_ends_the_start(text: str) -> None:
-    assert 'lacks "authorization"' in problems(text)[-1]
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", '; "authorization: {}" has no rules'),
+        ("~", '; "authorization: {}" has no rules'),
+        ("{}", '; "authorization: {}" has no rules'),
+        ("authorization:", '; "authorization: {}" has no rules'),
+        ("x: 1", '; "authorization: {}" has no rules'),
+        ("authorisation: {}", ', did you mean it by "authorisation" in line 1?'),
+        (
+            "authorization:\nresourceAttributes: {resource: a}",
+            '; "resourceAttributes" in line 2 must stand below it',
+        ),
+        ("Static: []", '; "Static" in line 1 must stand below it'),
+    ],
+)
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_dec_d3_a_file_without_authorization_ends_the_start(
+    text: str, hint: str, *, is_strict: bool
+) -> None:
+    _, findings = told(text, is_strict=is_strict)
+    assert findings == Findings([f'--config-file /etc/a.yaml: lacks "authorization"{hint}'])
+
+
+@pytest.mark.parametrize("text", ["[]", "x", "1"])
+def test_fr98_what_is_no_mapping_is_one_problem(text: str) -> None:
+    (problem,) = problems(text)
+    assert "line 1: must be a mapping" in problem
 
 
 def test_dec_d3_a_bad_template_names_file_line_and_key() -> None:
@@ -326,5 +351,134 @@ def test_all_problems_are_told() -> None:
     found = problems(
         "authorization: {resourceAttributes: {resource: [a], foo: b}, static: [{verb: {}}, x]}"
     )
-    keys = ["resource:", "foo:", "static[0].verb:", "static[0]:", "static[1]:"]
+    keys = ["resource:", "foo:", "static[0].verb:", "static[1]:"]
+    assert len(found) == len(keys)
     assert all(any(key in problem for problem in found) for key in keys)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{static: [{path: {}}]}",
+        "{static: [{pth: /x}]}",
+        "{static: [{resourceRequest: 'true', resource: a}]}",
+        "{static: [x]}",
+        "{static: {path: /x}}",
+        "{static: [{verb: [get], path: /x}], resourceAttributes: {resource: a}}",
+        "{resourceAttribute: {resource: a}, rewrites: {byHttpHeader: {name: a}}}",
+        "{resourceAttribute: {resource: a}, static: [{resourceRequest: true, resource: a}]}",
+        "{resourceAttributes: [], static: [{resourceRequest: true, resource: a}], rewrites: {}}",
+        "{resourceAttributes: {resource: [a]}, static: [{resourceRequest: true, resource: a}]}",
+    ],
+)
+def test_fr98_one_mistake_is_one_message(text: str) -> None:
+    _, findings = told(f"authorization: {text}")
+    assert len(findings.problems) == 1
+    assert findings.warnings == []
+
+
+# --- FR75, FR76: keys of other programs ---------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["{}", "[{}]", "[{{resource: b}}, {}]"])
+@pytest.mark.parametrize("value", ["get", "GET", "[a]", "{a: b}", "~", "'{{ .Value }}'"])
+def test_fr75_verb_and_resource_name_are_ignored_with_a_word(form: str, value: str) -> None:
+    check = form.format(f"{{resource: a, verb: {value}, ResourceName: {value}}}")
+    text = f"authorization: {{resourceAttributes: {check}}}"
+    verb, name = warnings(text)
+    assert ".verb: ignored: the verb of the request's method is asked: get for GET, " in verb
+    assert verb.endswith("* for any other")
+    assert name.endswith('.ResourceName: ignored: without "name" every object is asked for')
+    plain = form.format("{resource: a}")
+    assert told(text)[0] == understood(f"authorization: {{resourceAttributes: {plain}}}")
+    _, findings = told(text, is_strict=True)
+    assert all(problem.endswith("(--strict-config)") for problem in findings.problems)
+    assert len(findings.problems) == 2
+
+
+def test_fr75_the_name_beside_a_resource_name_is_asked() -> None:
+    text = "authorization: {resourceAttributes: {resource: a, name: b, resourceName: c}}"
+    (warning,) = warnings(text)
+    assert warning.endswith('.resourceName: ignored: "name" is asked')
+    assert told(text)[0].attributes.resources[0].name == literal("b")
+
+
+def test_fr75_other_unknown_keys_still_fail_and_the_unused_are_never_suggested() -> None:
+    (problem,) = problems("authorization: {resourceAttributes: {verbs: get}}")
+    assert problem.endswith(
+        "verbs: unknown key; known are namespace, apiGroup, apiVersion, resource, subresource, name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [
+        ("endpoints", "; known are resourceAttributes, rewrites, static"),
+        ("Endpoints", "; known are resourceAttributes, rewrites, static"),
+        ("resourceAttribute", ', did you mean "resourceAttributes"?'),
+        ("rewrite", ', did you mean "rewrites"?'),
+        ("statics", ', did you mean "static"?'),
+        ("nonResourceAttributes", ', did you mean "resourceAttributes"?'),
+        ("x", "; known are resourceAttributes, rewrites, static"),
+    ],
+)
+@pytest.mark.parametrize("value", ["[]", "{path: /x}", "~"])
+def test_fr76_an_unknown_section_may_hold_checks(section: str, hint: str, value: str) -> None:
+    (problem,) = problems(f"authorization: {{{section}: {value}, static: [{{path: /x}}]}}")
+    start = f"--config-file /etc/a.yaml, line 1: authorization.{section}: unknown key"
+    assert problem == start + hint
+
+
+@pytest.mark.parametrize("key", ["resourceAttributes", "rewrites", "endpoints", "ENDPOINTS"])
+def test_fr76_checks_beside_authorization_are_not_lost(key: str) -> None:
+    (problem,) = problems(f"authorization: {{static: [{{path: /x}}]}}\n{key}: {{a: b}}\n")
+    assert f'line 2: {key}: must stand below "authorization", as authorization.' in problem
+
+
+@pytest.mark.parametrize("text", ["static: [{path: /x}]", "rewrites: ~"])
+def test_what_holds_no_check_is_ignored_beside_authorization(text: str) -> None:
+    key = text.partition(":")[0]
+    (warning,) = warnings(f"authorization: {{}}\n{text}\n")
+    assert warning.endswith(f"line 2: {key}: ignored: authorization.{key} is read")
+
+
+# --- FR96: rules that can never match -----------------------------------------------------
+
+
+RESOURCES = "resourceAttributes: {resource: pods}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "{static: [{path: /m, verb: GET}]}",
+            (
+                '[0].verb: never matches: no request is checked with the verb "GET"; '
+                'did you mean "get"?'
+            ),
+        ),
+        (
+            "{static: [{path: metrics}]}",
+            (
+                "[0].path: never matches: the path of a request begins with /; "
+                'did you mean "/metrics"?'
+            ),
+        ),
+        (
+            "{static: [{path: /metrics/}]}",
+            '[0].path: matches no request without the slash at its end; did you mean "/metrics"?',
+        ),
+        (
+            "{static: [{path: /m}, {path: /m, namespace: n}]}",
+            "[1]: never matches: a path is compared with no resource; leave out namespace, or path",
+        ),
+        (
+            f"{{{RESOURCES}, static: [{{resourceRequest: true, resource: pod}}]}}",
+            '[0].resource: "pod" never matches: resourceAttributes ask for "pods"',
+        ),
+    ],
+)
+def test_fr96_a_rule_that_can_never_match_is_warned_about(text: str, said: str) -> None:
+    (warning,) = warnings(f"authorization: {text}")
+    assert warning == f"--config-file /etc/a.yaml, line 1: authorization.static{said}"

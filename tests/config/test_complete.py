@@ -344,6 +344,86 @@ def test_dec_d20_an_issuer_is_no_reason_to_do_without(folder: Folder) -> None:
     assert found[0].endswith("only a client CA and static rules can do without")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("authorization: [", "not YAML"),
+        ("authorization: {statics: []}", "unknown key"),
+        ("authorization: {static: [{path: /x, verbs: get}]}", "unknown key"),
+    ],
+)
+def test_fr98_a_bad_file_is_not_blamed_for_the_rules_that_it_lacks(
+    folder: Folder, text: str | None, said: str
+) -> None:
+    """With its rules the API server may not be needed (D20), and a query may be rewritten."""
+    config = "--config-file=/none" if text is None else folder.config(text)
+    words = (*USUAL, *folder.serving, folder.client_ca, config, "--reject-form-bodies")
+    found = completed(*words)
+    assert isinstance(found, Problems)
+    (problem,) = found.lines
+    assert said in problem
+    assert found.warnings == ()
+
+
+def test_fr98_without_a_client_ca_the_api_server_is_missing_whatever_the_file_says() -> None:
+    found = problems(*USUAL, "--config-file=/none")
+    assert [problem.partition(":")[0] for problem in found] == [
+        "--config-file /none",
+        "no API server",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no listen address provided"),
+        (("--wait-for-port",), "no listen address provided"),
+        (("--proxy-endpoints-port=1",), "no listen address provided"),
+        (("--insecure-listen-address=x",), "--insecure-listen-address=x: "),
+        (
+            (*USUAL, "--wait-for-serving-cert", "--tls-cert-file=/x"),
+            "--tls-cert-file=/x needs --tls-private-key-file",
+        ),
+        ((*USUAL, "--tls-cert-file=/x"), "--tls-cert-file=/x needs --tls-private-key-file"),
+        (
+            (*USUAL, "--upstream-client-cert-file=/x"),
+            "--upstream-client-cert-file=/x: --upstream-client-key-file must be given as well",
+        ),
+    ],
+)
+def test_fr98_one_omission_is_one_message(
+    folder: Folder, words: tuple[str, ...], said: str
+) -> None:
+    (problem,) = problems(USUAL[1], folder.kubeconfig, *words)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        (("--allow-paths=/a,/b/*",), ['--allow-paths lacks "/metrics"']),
+        (("--allow-paths=/met*",), []),
+        (("--ignore-paths=/m*",), ['--ignore-paths serves "/metrics" to everybody']),
+        (("--ignore-paths=/other",), []),
+        # For the page of this path.
+        (("--allow-paths=/a", "--proxy-endpoints-port=9"), []),
+        (
+            ("--allow-paths=/a", "--proxy-endpoints-port=9", "--zpages-authorization=node"),
+            ['--allow-paths lacks "/metrics"'],
+        ),
+    ],
+)
+def test_fr96_a_path_that_no_rule_is_asked_about(
+    folder: Folder, words: tuple[str, ...], texts: list[str]
+) -> None:
+    rule = folder.config(RULE)
+    node = ("--node-name=n",) * ("--zpages-authorization=node" in words)
+    found = settings(*USUAL, *folder.serving, folder.kubeconfig, rule, *words, *node)
+    place = f"--config-file {folder.path}/config: authorization.static[0]: never matches: "
+    assert found.warnings == tuple(place + text for text in texts)
+
+
 def test_an_issuer_puts_client_certificates_out_of_use(folder: Folder) -> None:
     words = ("--oidc-issuer=https://i.test", "--oidc-clientID=c")
     found = settings(*USUAL, *words, folder.kubeconfig, folder.client_ca, *folder.serving)

@@ -103,7 +103,9 @@ def test_a_port_that_cannot_be(port: str) -> None:
 
 
 def test_endpoint_flags_without_effect_are_told() -> None:
-    _, findings = endpoints("--proxy-endpoints-port=1", secure=None)
+    _, findings = endpoints(
+        "--insecure-listen-address=:80", "--proxy-endpoints-port=1", secure=None
+    )
     assert "--proxy-endpoints-port has no effect" in findings.warnings[0]
     _, findings = endpoints("--proxy-endpoints-port=-1", secure=None)
     assert findings.problems == []

@@ -123,7 +123,7 @@ def test_pairs() -> None:
             "unknown flag: --listen-address, did you mean --secure-listen-address?",
         ),
         (("-x",), "unknown shorthand flag: 'x' in -x"),
-        (("-upstream=x",), "unknown shorthand flag: 'u' in -upstream=x"),
+        (("-upstream=x",), "unknown shorthand flag: 'u' in -upstream=x, did you mean --upstream?"),
         (("--config-file",), "flag needs an argument: --config-file"),
         (("-v",), "flag needs an argument: 'v' in -v"),
         (("---x",), "bad flag syntax: ---x"),

@@ -56,7 +56,7 @@ ALONE = "only --secure-listen-address alone can wait"
             (SECURE, "--wait-for-absent=old.yaml"),
             "--wait-for-absent=old.yaml: must be an absolute path",
         ),
-        ((MANIFEST,), f"--wait-for-absent: {ALONE}"),
+        (("--insecure-listen-address=:80", MANIFEST), f"--wait-for-absent: {ALONE}"),
         (
             (SECURE, "--insecure-listen-address=:80", "--wait-for-port", MANIFEST),
             f"--wait-for-absent, --wait-for-port: {ALONE}",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import pki
+from tests.conformance.wire import free_port
 from tests.field_reports.harness import Lab, Proxy, bearer, get, server_context
 from tests.field_reports.servers import (
     PATIENCE_SECONDS,
@@ -246,9 +247,32 @@ def test_dec_d20_certificates_and_rules_need_no_api_server(lab: Lab) -> None:
     proxy = lab.start("!--kubeconfig", config=RULES)
     proxy.wait_for("kubeconfig")
     assert proxy.ask(get("/metrics"), "alice").status == 200
-    assert proxy.ask(get("/other"), "alice").status == 500
     assert proxy.ask(get("/metrics", bearer(lab.token()))).status == 401
     assert lab.api.asked == []
+
+
+GET_RULE = {
+    "authorization": {"static": [{"path": "/metrics", "verb": "get", "user": {"name": "alice"}}]}
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "certificate"),
+    [
+        pytest.param(get("/other"), "alice", id="path"),
+        pytest.param(get(method="POST"), "alice", id="verb"),
+        pytest.param(get(), "bob", id="user"),
+    ],
+)
+def test_fr95_what_no_rule_allows_is_forbidden_where_nobody_else_could_be_asked(
+    lab: Lab, request_: bytes, certificate: str
+) -> None:
+    port = free_port()
+    proxy = lab.start("!--kubeconfig", f"--proxy-endpoints-port={port}", config=GET_RULE)
+    assert proxy.ask(request_, certificate).status == 403
+    with proxy.connect(certificate, port=port) as client:
+        client.send(get("/statusz"))
+        assert client.answer().status == 403
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,33 @@ def test_fr43_every_value_is_authorized(
     assert lab.upstream.targets == [target] * (status == 200)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Connection: X-Namespace",),
+        ("Connection: x-namespace, close",),
+        ("Connection: keep-alive", "Connection: X_Namespace"),
+    ],
+)
+@pytest.mark.parametrize("target", ["/m", "/m?namespace=a"])
+def test_dec_d36_connection_takes_no_checked_header_away(
+    lab: Lab, target: str, lines: tuple[str, ...]
+) -> None:
+    proxy = lab.start(config=BOTH)
+    line = bearer(lab.token(user("carol")))
+    assert proxy.ask(get(target, "X-Namespace: a", *lines, line)).status == 400
+    assert lab.api.access_reviews() == []
+    assert lab.upstream.targets == []
+
+
+def test_dec_d36_connection_may_name_any_other_header(lab: Lab) -> None:
+    proxy = lab.start(config=BOTH)
+    line = bearer(lab.token(user("carol")))
+    answer = proxy.ask(get("/m", "X-Namespace: a", "X-Hop: 1", "Connection: X-Hop", line))
+    assert answer.status == 200
+    assert namespaces(lab) == ["a"]
+
+
 def test_fr43_a_static_rule_for_one_value_does_not_cover_the_other(lab: Lab) -> None:
     rule = {"resourceRequest": True, "resource": "pods", "namespace": "a"}
     proxy = lab.start(config=rewriting(rule, q="namespace"))

@@ -390,6 +390,7 @@ def test_all_problems_are_told_at_once(lab: Lab, tmp_path: Path) -> None:
         f"--tls-cert-file={tmp_path}/no.crt",
         "--idle-timeout=90",
         "--kube-api-qps=5",
+        "--kube-api-burst=0",
         f"--kubeconfig={tmp_path}/no-kubeconfig",
         "--upstream=http://[::1",
         "surplus",

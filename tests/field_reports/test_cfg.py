@@ -1,12 +1,16 @@
-"""Field report FR69: flags of old, flags as operators write them, flags that cannot be."""
+"""Field reports of kind CFG: flags of old, flags as operators write them, flags that cannot be."""
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.field_reports.harness import Lab, get
+from tests.conformance.wire import free_port
+from tests.field_reports.harness import Lab, Proxy, get
+from tests.field_reports.servers import PATIENCE_SECONDS
 from tests.field_reports.watching import until
 
 INTERMEDIATE = (
@@ -136,3 +140,112 @@ def test_fr69_a_flag_that_cannot_be_ends_the_start(
     ended = lab.run(*flags)
     assert ended.code == 1
     assert all(word in ended.err for word in words)
+
+
+# --- FR90: the port that was given out --------------------------------------------------
+
+
+def logged_port(proxy: Proxy, how: str, host: str) -> int:
+    """The port that the log names for this listener."""
+    pattern = rf"Listening {how} on {re.escape(host)}:([0-9]+)$"
+    until(lambda: re.search(pattern, proxy.text(), re.MULTILINE) is not None, pattern)
+    (found,) = re.findall(pattern, proxy.text(), re.MULTILINE)
+    return int(found)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("127.0.0.1:0", "127.0.0.1"),
+        ("127.0.0.1:", "127.0.0.1"),
+        ("localhost:00", "localhost"),
+        (":0", ""),
+        ("[::ffff:127.0.0.1]:0", "[::ffff:127.0.0.1]"),
+    ],
+)
+def test_fr90_the_log_names_the_secure_port_that_was_given_out(
+    lab: Lab, address: str, host: str
+) -> None:
+    flags = (f"--secure-listen-address={address}", "--insecure-listen-address=127.0.0.1:${port}")
+    proxy = lab.start(*flags, is_own=True)
+    port = logged_port(proxy, "securely", host)
+    with proxy.connect("alice", port=port) as client:
+        client.send(get("/metrics"))
+        assert client.answer().status == 200
+    assert logged_port(proxy, "insecurely", "127.0.0.1") == proxy.port
+
+
+def test_fr90_and_the_insecure_one(lab: Lab) -> None:
+    proxy = lab.start("--insecure-listen-address=127.0.0.1:0", is_own=True)
+    port = logged_port(proxy, "insecurely", "127.0.0.1")
+    with proxy.connect(is_plain=True, port=port) as client:
+        client.send(get("/metrics"))
+        assert client.answer().status == 401
+
+
+def test_fr90_and_after_the_startup_gate(lab: Lab, tmp_path: Path) -> None:
+    endpoints = free_port()
+    proxy = lab.start(
+        "--secure-listen-address=127.0.0.1:0",
+        f"--proxy-endpoints-port={endpoints}",
+        f"--wait-for-absent={tmp_path}/none",
+        is_own=True,
+        awaited=[("127.0.0.1", endpoints)],
+    )
+    port = logged_port(proxy, "securely", "127.0.0.1")
+    with proxy.connect("alice", port=port) as client:
+        client.send(get("/metrics"))
+        assert client.answer().status == 200
+    assert f"Listening securely on 127.0.0.1:{endpoints} for proxy endpoints" in proxy.text()
+
+
+# --- FR98: one mistake, one message -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        pytest.param(
+            ["!--upstream", "--upstrem=http://a"], ["did you mean --upstream?"], id="flag"
+        ),
+        pytest.param(
+            ["!--kubeconfig", "--kubeconf=/x"], ["did you mean --kubeconfig?"], id="kubeconfig"
+        ),
+        pytest.param(
+            ["!--kubeconfig", "--config-file=/none"], ["--config-file /none"], id="unreadable"
+        ),
+        pytest.param(["--kubeconfig=/none"], ["/none"], id="kubeconfig unreadable"),
+        pytest.param(["--client-ca-file=/none"], ["/none"], id="authority unreadable"),
+        pytest.param(
+            ["--tls-cert-file=/none", "--tls-private-key-file=/none"],
+            ["--tls-cert-file: /none"],
+            id="pair in one file unreadable",
+        ),
+        pytest.param(
+            ["--tls-cert-file=/dev/null", "--tls-private-key-file=/dev/null"],
+            ["--tls-cert-file: /dev/null"],
+            id="pair in one file that is none",
+        ),
+        pytest.param(["--upstream-ca-file=/none"], ["/none"], id="upstream authority unreadable"),
+        pytest.param(
+            ["--oidc-issuer=https://i", "--oidc-clientI=x"], ["--oidc-clientID"], id="oidc"
+        ),
+    ],
+)
+def test_fr98_one_mistake_is_one_message(lab: Lab, flags: list[str], words: list[str]) -> None:
+    ended = lab.run(*flags)
+    assert ended.code == 1
+    (line,) = (line for line in ended.err.splitlines() if re.search("^Error: |err=", line))
+    assert all(word in line for word in words)
+
+
+def test_fr98_a_misspelt_command_is_one_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pyrbacproxy", "audti", "--output=json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == 'Error: unknown command "audti", did you mean "audit"?\n'

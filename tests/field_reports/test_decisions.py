@@ -21,6 +21,8 @@ from tests.field_reports.servers import Upstream, user
             "authorization: {resourceAttributes: {resource: pods}, rewrites: {byQuery: {name: a}}}",
             "byQuery",
         ),
+        ("authorization: {statik: []}", "authorization.statik"),
+        ("authorization: {endpoints: [{path: /x}]}", "authorization.endpoints"),
     ],
 )
 def test_dec_d2_an_unknown_key_that_narrows_ends_the_start(lab: Lab, text: str, key: str) -> None:
@@ -30,13 +32,33 @@ def test_dec_d2_an_unknown_key_that_narrows_ends_the_start(lab: Lab, text: str, 
     assert "authorization.yaml" in ended.err
 
 
-def test_dec_d2_an_unknown_key_elsewhere_is_warned_about(lab: Lab) -> None:
-    text = "authorization: {statik: []}\ncomment: x\n"
-    proxy = lab.start(config=text)
-    assert "static" in proxy.wait_for("authorization.statik").replace("statik", "")
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("authorization: {}\ncomment: x\n", "comment"),
+        (
+            "authorization: {resourceAttributes: {resource: pods, verb: get}}",
+            "authorization.resourceAttributes.verb",
+        ),
+        (
+            "authorization: {resourceAttributes: [{resource: pods, resourceName: x}]}",
+            "authorization.resourceAttributes[0].resourceName",
+        ),
+    ],
+)
+def test_dec_d2_an_unknown_key_elsewhere_is_warned_about(lab: Lab, text: str, key: str) -> None:
+    lab.start(config=text).wait_for(f"{key}: ")
     ended = lab.run("--strict-config", config=text)
     assert ended.code == 1
-    assert "authorization.statik" in ended.err
+    assert f"{key}: " in ended.err
+
+
+def test_fr75_what_is_asked_instead_of_a_verb_is_the_methods(lab: Lab) -> None:
+    text = "authorization: {resourceAttributes: {resource: pods, verb: delete, resourceName: x}}"
+    proxy = lab.start(config=text)
+    assert proxy.ask(get("/metrics", bearer(lab.token(user("carol"))))).status == 200
+    (review,) = lab.api.access_reviews()
+    assert review["resourceAttributes"] == {"resource": "pods", "verb": "get"}
 
 
 BAD_TEMPLATE = """

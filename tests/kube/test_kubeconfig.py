@@ -67,6 +67,11 @@ def test_a_service_account_s_files_are_judged(tmp_path: Path) -> None:
     assert "s3" not in broken.replace(str(tmp_path), "")
 
 
+def test_fr98_a_service_account_that_is_not_mounted_is_one_problem(tmp_path: Path) -> None:
+    (problem,) = in_cluster_problems("https://10.0.0.1:443", str(tmp_path / "none"))
+    assert f"{tmp_path / 'none'} is missing; is automountServiceAccountToken false?" in problem
+
+
 @pytest.mark.parametrize("server", ["https://10.0.0.1:x", "https://a b:443", "https://a:0"])
 def test_what_the_kubelet_s_variables_name_is_judged(tmp_path: Path, server: str) -> None:
     service_account(tmp_path, "", Authority(tmp_path).certificate_file.read_bytes())

@@ -17,14 +17,14 @@ from pyrbacproxy.user import UserInfo
 
 # Methods are case-sensitive; whatever is not here (HEAD, OPTIONS, TRACE ...) is "*", which only
 # rules for "*" grant.
-_VERBS = {
+VERBS = {
     b"GET": "get",
     b"POST": "create",
     b"PUT": "update",
     b"PATCH": "patch",
     b"DELETE": "delete",
 }
-_OTHER_VERB = "*"
+OTHER_VERB = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class AttributeSource:
         """What must all be allowed; empty when the request lacks a rewrite value, its query or its
         rewrite header is doubtful, or a template fails on a value.
         """
-        verb = _VERBS.get(head.method, _OTHER_VERB)
+        verb = VERBS.get(head.method, OTHER_VERB)
         if not self._resources:
             is_exact = not has_encoded_separator(target.raw_path)
             return (Attributes(user, NonResourceAttributes(verb, target.path), is_exact),)
@@ -133,8 +133,10 @@ class AttributeSource:
 
     def _is_header_doubtful(self, headers: Headers) -> bool:
         """Whether the upstream may read other values than those that are checked: another spelling
-        of the name says something else. Connection may take the lines away, as in the original.
+        of the name says something else, or Connection takes the lines away (D36).
         """
+        if any(folded(option) == self._folded_header for option in headers.tokens(b"connection")):
+            return True
         return any(
             lowered != self._header and folded(lowered) == self._folded_header
             for lowered, _ in headers.lowered_items()

@@ -2,15 +2,44 @@
 
 A rule matches when every field that it sets is equal to the request's, by exact text (reference
 2.4); what it leaves empty matches anything. Groups are honoured (D1): a rule that names some
-matches their members only.
+matches their members only. `doubts` says which rules can never match, for the same comparison.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import quote, unquote
 
-from pyrbacproxy.authz.attributes import Attributes
+from pyrbacproxy.authz.attributes import (
+    OTHER_VERB,
+    VERBS,
+    Attributes,
+    AttributeSettings,
+    ResourceTemplates,
+)
 from pyrbacproxy.authz.authorizer import NO_OPINION, Decision, Judgement, Kind
+from pyrbacproxy.http1.target import Form, Target, cleaned, has_encoded_separator, is_ambiguous
 from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes, Reviewed
+
+# Attributes of a rule, and the same as keys of the file.
+_RESOURCE_FIELDS = (
+    ("namespace", "namespace"),
+    ("api_group", "apiGroup"),
+    ("resource", "resource"),
+    ("subresource", "subresource"),
+    ("name", "name"),
+)
+_ALL_VERBS = (*VERBS.values(), OTHER_VERB)
+# Verbs of Kubernetes and methods of HTTP that no request is checked with, and what was meant.
+_MEANT_VERBS = {
+    **{method.decode(): verb for method, verb in VERBS.items()},
+    **dict.fromkeys(("HEAD", "OPTIONS", "TRACE", "CONNECT"), OTHER_VERB),
+    **dict.fromkeys(("LIST", "WATCH"), "get"),
+}
+_NOT_AUTHENTICATED = ("system:anonymous", "system:unauthenticated")
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +58,14 @@ class StaticRule:
     name: str = ""
     path: str = ""
     is_resource_request: bool = False
+
+
+class PageChecks(Enum):
+    """What the endpoints port asks of the static rules that name a user or groups."""
+
+    NONE = "no such port"
+    PATH = "the page's path"
+    RESOURCE = "a subresource of the node"
 
 
 class StaticAuthorizer:
@@ -86,3 +123,108 @@ def _matches_path(rule: StaticRule, action: NonResourceAttributes) -> bool:
         and (not rule.verb or rule.verb == action.verb)
         and not (rule.namespace or rule.api_group or rule.resource or rule.subresource or rule.name)
     )
+
+
+def doubts(
+    rule: StaticRule, settings: AttributeSettings, page_checks: PageChecks
+) -> Iterator[tuple[str, str]]:
+    """Why a rule can match no request, or fewer than its author will have meant: the key of the
+    file that is at fault, "" for the whole rule, and the text for the log.
+
+    `settings` is what the proxy asks. `page_checks` counts for rules that open pages.
+    """
+    if not (rule.user_name or rule.groups):
+        page_checks = PageChecks.NONE
+    for name in _NOT_AUTHENTICATED:
+        if name == rule.user_name or name in rule.groups:
+            why = "a request without a valid credential gets 401, --ignore-paths serves it"
+            yield "user", f'"{name}" never matches: {why}'
+    if rule.verb not in ("", *VERBS.values()):
+        yield "verb", _verb_doubt(rule.verb)
+    if rule.is_resource_request:
+        yield from _resource_doubts(rule, settings, page_checks)
+    elif surplus := [key for field, key in _RESOURCE_FIELDS if getattr(rule, field)]:
+        why = "a path is compared with no resource"
+        yield "", f"never matches: {why}; leave out {', '.join(surplus)}, or path"
+    elif settings.resources and page_checks is not PageChecks.PATH:
+        why = "resourceRequest: true and the resource match them"
+        yield "", f"a path rule never matches where resourceAttributes are configured; {why}"
+    elif doubt := _path_doubt(rule.path):
+        yield "path", doubt
+
+
+def _verb_doubt(verb: str) -> str:
+    if verb == OTHER_VERB:
+        others = ", ".join(method.decode() for method in VERBS)
+        every = "without verb a rule matches every method"
+        return f'"{verb}" matches HEAD, OPTIONS and others, but none of {others}; {every}'
+    lowered = verb.strip().lower()
+    meant = lowered if lowered in _ALL_VERBS else _MEANT_VERBS.get(lowered.upper(), "")
+    hint = f'did you mean "{meant}"?' if meant else f"known are {', '.join(_ALL_VERBS)}"
+    return f'never matches: no request is checked with the verb "{verb}"; {hint}'
+
+
+def _resource_doubts(
+    rule: StaticRule, settings: AttributeSettings, page_checks: PageChecks
+) -> Iterator[tuple[str, str]]:
+    if page_checks is PageChecks.RESOURCE and rule.resource in ("", "nodes"):
+        return
+    if not settings.resources:
+        why = "the path is checked then: say path, and resourceRequest: false"
+        yield "", f"a resource rule never matches without resourceAttributes; {why}"
+        return
+    # Of several checks, the one that the author will have meant.
+    nearest = min((_differences(rule, one) for one in settings.resources), key=len)
+    for field, key in _RESOURCE_FIELDS:
+        if field in nearest:
+            asked = f'for "{nearest[field]}"' if nearest[field] else "for none"
+            yield key, f'"{getattr(rule, field)}" never matches: resourceAttributes ask {asked}'
+
+
+def _differences(rule: StaticRule, templates: ResourceTemplates) -> dict[str, str]:
+    """The fields of the rule that no value of a rewrite makes equal, and what is asked instead."""
+    asked = {
+        "namespace": templates.namespace.constant,
+        "api_group": templates.group.constant,
+        "resource": templates.resource.constant,
+        "subresource": templates.subresource.constant,
+        "name": templates.name.constant,
+    }
+    return {
+        field: constant
+        for field, constant in asked.items()
+        if constant is not None and getattr(rule, field) not in ("", constant)
+    }
+
+
+def _path_doubt(path: str) -> str:
+    meant = _path_meant(path)
+    hint = f'; did you mean "{meant}"?' if meant != path else ""
+    if not path.startswith("/"):
+        return f"never matches: the path of a request begins with /{hint}"
+    raw = quote(path, safe="/\\;", errors="replace").encode()
+    if has_encoded_separator(raw):
+        return "never matches: no rule matches a path with a backslash or NUL (D9)"
+    if cleaned(raw) != raw:
+        return f"never matches: a request for it is redirected{hint}"
+    if is_ambiguous(Target(Form.ORIGIN, raw, path)):
+        return "never matches: a request for it can be read in two ways and gets 400 (D9)"
+    if "?" in path:
+        return f"the query is no part of what is compared{hint}"
+    if _ESCAPE.search(path):
+        return f"is compared with the decoded path{hint}"
+    if path != path.rstrip():
+        return f"ends with a blank, and matches only a request whose path does{hint}"
+    if "*" in path:
+        return "is compared as it stands: * matches only itself, and each path needs its own rule"
+    if path.endswith("/") and path != "/":
+        return f"matches no request without the slash at its end{hint}"
+    return ""
+
+
+def _path_meant(path: str) -> str:
+    """The path as a request would have it."""
+    text = _URL.sub("", path.strip()).partition("?")[0]
+    if _ESCAPE.search(text):
+        text = unquote(text)
+    return cleaned(text.encode(errors="replace")).decode().rstrip("/") or "/"

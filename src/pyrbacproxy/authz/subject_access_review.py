@@ -1,7 +1,16 @@
-"""`Attributes` → SubjectAccessReview → `Decision`."""
+"""`Attributes` → SubjectAccessReview → `Decision`; and the proxy's order: static rules first."""
+
+from collections.abc import Iterable
 
 from pyrbacproxy.authz.attributes import Attributes
-from pyrbacproxy.authz.authorizer import Decision, Judgement, Kind
+from pyrbacproxy.authz.authorizer import (
+    Authorizer,
+    Decision,
+    Judgement,
+    Kind,
+    UnionAuthorizer,
+)
+from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
 from pyrbacproxy.reviews import (
     Reviewed,
     ReviewFailed,
@@ -25,6 +34,16 @@ class SubjectAccessReviewAuthorizer:
         if isinstance(answer, ReviewFailed):
             return answer
         return ReviewFailed("an access review was answered by a TokenReview")
+
+
+def rules_then_review(rules: Iterable[StaticRule], *, has_api_server: bool) -> Authorizer:
+    """Static rules, then the API server. Where none is configured the rules alone decide: what
+    they do not allow is forbidden, for no review has failed (D20).
+    """
+    by_rule = StaticAuthorizer(rules)
+    if not has_api_server:
+        return by_rule
+    return UnionAuthorizer((by_rule, SubjectAccessReviewAuthorizer()))
 
 
 def _decided(answer: SubjectAccessReviewAnswer) -> Judgement:

@@ -63,6 +63,13 @@ class Template:
     slot_count: int = 0
     flaw: str = ""
 
+    @property
+    def constant(self) -> str | None:
+        """The text that it renders whatever the value is; None when the value counts."""
+        if self.flaw or all(isinstance(part, Text) for part in self.parts):
+            return self.render("")
+        return None
+
     def render(self, value: str) -> str:
         """The text for a value; raises RenderError, also for a value that is too long before
         anything is made of it. Bytes that are no UTF-8 go through both ways as surrogates.

@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import NoReturn
 
 FAILED = 1
@@ -18,6 +20,29 @@ class Arguments(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+
+    def parse_args(  # type: ignore[override] # no namespace is ever handed in
+        self, args: Sequence[str]
+    ) -> argparse.Namespace:
+        """The values. A flag that no command has is told first: a required one that is missing may
+        only be misspelt.
+        """
+        problems = list(self._unknown(takewhile(lambda word: word != "--", args)))
+        if problems:
+            self.error("; ".join(problems))
+        return super().parse_args(args)
+
+    def _unknown(self, words: Iterable[str]) -> Iterable[str]:
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        for word in words:
+            name = word.partition("=")[0]
+            if not name.startswith("--") or name in known:
+                continue
+            # Late, for it is wanted by few.
+            import difflib  # noqa: PLC0415
+
+            near = difflib.get_close_matches(name.casefold(), known, 1)
+            yield f"unknown flag: {name}" + (f", did you mean {near[0]}?" if near else "")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and end."""

@@ -6,6 +6,8 @@ in a temporary folder that goes with the demo.
 
 import argparse
 import asyncio
+import contextlib
+import os
 import shlex
 import signal
 import socket
@@ -32,6 +34,7 @@ _PORTS = range(65536)
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class DemoError(Exception):
@@ -39,7 +42,7 @@ class DemoError(Exception):
 
 
 def run(argv: list[str]) -> int:
-    """Run the demo until a signal. 0 after SIGINT, SIGTERM or SIGHUP, 1 when a part of it fails."""
+    """Run the demo until one of _SIGNALS, then return 0; 1 when a part of it fails."""
     parser = Arguments("demo", __doc__, _EXIT_CODES)
     parser.add_argument(
         "--port", type=_port, default=_PORT, help="of the proxy; 0 takes a free one (default: 9637)"
@@ -49,8 +52,7 @@ def run(argv: list[str]) -> int:
         "proxy_flags", nargs="*", metavar="FLAG", help="behind --: a flag of the proxy"
     )
     options = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="pyrbacproxy-demo-") as folder:
-        return asyncio.run(_until_signal(Path(folder), options))
+    return asyncio.run(_until_signal(options))
 
 
 def _port(text: str) -> int:
@@ -59,7 +61,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-async def _until_signal(folder: Path, options: argparse.Namespace) -> int:
+async def _until_signal(options: argparse.Namespace) -> int:
     task = asyncio.current_task()
 
     def stop() -> None:
@@ -67,15 +69,18 @@ async def _until_signal(folder: Path, options: argparse.Namespace) -> int:
         if task and not task.cancelling():
             task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        await _play(Scene(folder), options)
+        # Between the handlers' beginning and their end: no signal may leave the folder behind.
+        with tempfile.TemporaryDirectory(prefix="pyrbacproxy-demo-") as folder:
+            await _play(Scene(Path(folder)), options)
     except asyncio.CancelledError:
         _say("The demo is over.")
         return 0
     except DemoError as error:
-        sys.stderr.write(f"The demo failed: {error}\n")
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"The demo failed: {error}\n")
     return 1
 
 
@@ -249,5 +254,14 @@ def _tell_review(review: ReviewRecord) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    """Print; without a reader (`demo | head`) the rest is not shown, and the demo goes on until
+    Ctrl-C.
+    """
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except OSError:
+        # What is buffered would fail once more at the interpreter's end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

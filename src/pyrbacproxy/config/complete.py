@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
-from pyrbacproxy.authz.paths import PatternError, compile_pattern
+from pyrbacproxy.authz.paths import PathPatterns, PatternError, compile_pattern
+from pyrbacproxy.authz.static import PageChecks
 from pyrbacproxy.config import authz_file, forwarding, listening, oidc, pages, starting
 from pyrbacproxy.config.authz_file import AuthorizationFile
 from pyrbacproxy.config.findings import Findings
@@ -106,9 +107,16 @@ def _access(options: Options, file: AuthorizationFile, findings: Findings) -> Ac
                 compile_pattern(pattern)
             except PatternError as error:
                 findings.problem(f"--{flag}: {error}")
+    if not findings.problems:
+        _check_rule_paths(options, file, findings)
     rewrites = file.attributes.rewrites
     has_query_rewrite = bool(file.attributes.resources and rewrites and rewrites.query_parameter)
-    if options.is_on("reject-form-bodies") and not has_query_rewrite:
+    if (
+        options.is_on("reject-form-bodies")
+        and not has_query_rewrite
+        and file.is_whole
+        and "config-file" not in options.doubtful
+    ):
         findings.warn("--reject-form-bodies has no effect without a query rewrite")
     return AccessSettings(
         allow_paths=allowed,
@@ -117,6 +125,31 @@ def _access(options: Options, file: AuthorizationFile, findings: Findings) -> Ac
         keeps_bearer_on_ignored_paths=options.is_on("ignore-paths-keep-bearer"),
         rejects_form_bodies=options.is_on("reject-form-bodies") and has_query_rewrite,
     )
+
+
+def _check_rule_paths(options: Options, file: AuthorizationFile, findings: Findings) -> None:
+    """A static rule is never asked about a path that these flags decide; but for the pages, which
+    they do not concern.
+    """
+    allowed, ignored = options.texts("allow-paths"), options.texts("ignore-paths")
+    is_page_open = _page_checks(options) is PageChecks.PATH
+    for number, rule in enumerate(file.static_rules):
+        if not rule.path or (is_page_open and (rule.user_name or rule.groups)):
+            continue
+        place = f"--config-file {options.text('config-file')}: authorization.static[{number}]"
+        if allowed and not PathPatterns(allowed).match(rule.path):
+            findings.warn(f"{place}: never matches: --allow-paths lacks {quoted(rule.path)}")
+        if ignored and PathPatterns(ignored).match(rule.path):
+            findings.warn(
+                f"{place}: never matches: --ignore-paths serves {quoted(rule.path)} to everybody"
+            )
+
+
+def _page_checks(options: Options) -> PageChecks:
+    if not options.integer("proxy-endpoints-port") or not options.text("secure-listen-address"):
+        return PageChecks.NONE
+    is_node = options.text("zpages-authorization") == "node"
+    return PageChecks.RESOURCE if is_node else PageChecks.PATH
 
 
 def _identity(options: Options, findings: Findings) -> IdentitySettings:
@@ -163,8 +196,14 @@ def _authorization_file(options: Options, findings: Findings) -> AuthorizationFi
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         findings.problem(f"--config-file {path}: cannot be read: {reason}")
-        return AuthorizationFile()
-    return authz_file.read(content, path, findings, is_strict=options.is_on("strict-config"))
+        return authz_file.UNREADABLE
+    return authz_file.read(
+        content,
+        path,
+        findings,
+        is_strict=options.is_on("strict-config"),
+        page_checks=_page_checks(options),
+    )
 
 
 def _kube(
@@ -186,13 +225,17 @@ def _kube(
         for problem in kubeconfig.in_cluster_problems(server, folder):
             findings.problem(f"in-cluster configuration: {problem}")
         return replace(settings, server=server)
-    has_certificates = options.text("client-ca-file") and not options.text("oidc-issuer")
-    is_complete = has_certificates and file.static_rules
+    has_certificates = options.may_be_given("client-ca-file") and not options.text("oidc-issuer")
+    is_whole = file.is_whole and "config-file" not in options.doubtful
+    is_complete = has_certificates and (file.static_rules or not is_whole)
+    if "kubeconfig" in options.doubtful:
+        return None
     if is_complete and not options.texts("auth-token-audiences"):
-        findings.warn(
-            "neither --kubeconfig nor an in-cluster configuration: only client certificates and "
-            "static rules work, a token gets 401 and whatever needs an access review 500"
-        )
+        if is_whole:
+            findings.warn(
+                "neither --kubeconfig nor an in-cluster configuration: only client certificates "
+                "and static rules work; a token gets 401, and what no static rule allows 403"
+            )
         return None
     findings.problem(
         "no API server: --kubeconfig is not set and this is no pod "
@@ -205,7 +248,7 @@ def _kube(
 def _rated(options: Options, settings: KubeSettings, findings: Findings) -> KubeSettings:
     """The settings with rate and cache times."""
     qps, burst = options.number("kube-api-qps"), options.integer("kube-api-burst")
-    if qps > 0 >= burst:
+    if qps > 0 >= burst and "kube-api-burst" not in options.doubtful - options.given:
         findings.problem(f"--kube-api-burst={burst}: must be positive when --kube-api-qps is")
     return replace(
         settings,

@@ -21,6 +21,8 @@ def upstream(options: Options, proxies: EgressProxies, findings: Findings) -> Up
     """Where requests are forwarded; problems and warnings go to `findings`."""
     _check_files(options, findings)
     text = options.text("upstream")
+    if not text and "upstream" in options.doubtful:
+        return UpstreamSettings()
     shown = without_password(text)
     try:
         settings = upstream_url.parse(text)
@@ -69,4 +71,5 @@ def _check_files(options: Options, findings: Findings) -> None:
             findings.problem(problem)
     elif certificate.path or key.path:
         there, missing = (certificate, key) if certificate.path else (key, certificate)
-        findings.problem(f"{there.flag}={there.path}: {missing.flag} must be given as well")
+        if missing.flag.removeprefix("--") not in options.doubtful:
+            findings.problem(f"{there.flag}={there.path}: {missing.flag} must be given as well")

@@ -35,13 +35,13 @@ def check_listeners(options: Options, findings: Findings) -> None:
         options.text("secure-listen-address"),
         options.text("insecure-listen-address"),
     )
-    if not secure and not insecure:
+    if not options.may_be_given("secure-listen-address", "insecure-listen-address"):
         findings.problem("no listen address provided: --secure-listen-address is missing")
     if insecure:
         findings.warn(
             "--insecure-listen-address is deprecated: tokens cross the network in clear text"
         )
-    if secure and not options.text("tls-cert-file") and not options.text("tls-private-key-file"):
+    if secure and not options.may_be_given("tls-cert-file", "tls-private-key-file"):
         findings.warn(
             "running without --tls-cert-file and --tls-private-key-file is deprecated: "
             "clients cannot verify a self-signed certificate"
@@ -58,11 +58,13 @@ def endpoints(options: Options, secure: Address | None, findings: Findings) -> A
         findings.problem(f"--proxy-endpoints-address={host_text}: {error}")
         return None
     if not port:
-        if host_text:
+        if host_text and "proxy-endpoints-port" not in options.doubtful:
             findings.warn("--proxy-endpoints-address has no effect without --proxy-endpoints-port")
         return None
     if not options.text("secure-listen-address"):
-        findings.warn("--proxy-endpoints-port has no effect without --secure-listen-address")
+        # Without the insecure one neither, the missing address is the mistake.
+        if options.text("insecure-listen-address"):
+            findings.warn("--proxy-endpoints-port has no effect without --secure-listen-address")
         return None
     if not 0 < port <= _LARGEST_PORT:
         findings.problem(f"--proxy-endpoints-port={port}: must be 0 ... {_LARGEST_PORT}")
@@ -144,8 +146,10 @@ def http2(options: Options, findings: Findings) -> Http2Limits | None:
 
 
 def _present(options: Options, settings: TlsSettings) -> TlsSettings:
-    """The settings without a pair that may come later."""
-    if settings.certificate_file and settings.key_file and options.is_on("wait-for-serving-cert"):
+    """The settings without a pair that may come later, or of which one half may have been meant."""
+    is_whole = bool(settings.certificate_file and settings.key_file)
+    is_doubtful = not options.doubtful.isdisjoint(("tls-cert-file", "tls-private-key-file"))
+    if (is_whole and options.is_on("wait-for-serving-cert")) or (not is_whole and is_doubtful):
         return replace(settings, certificate_file="", key_file="")
     return settings
 

@@ -24,7 +24,8 @@ def oidc(options: Options, proxies: EgressProxies, findings: Findings) -> OidcSe
     """The issuer and what its tokens mean; the CA file is read, the issuer is not asked."""
     issuer = options.text("oidc-issuer")
     if not issuer:
-        _warn(options, _OF_ISSUER, "without --oidc-issuer", findings)
+        if "oidc-issuer" not in options.doubtful:
+            _warn(options, _OF_ISSUER, "without --oidc-issuer", findings)
         return None
     _warn(options, _REPLACED, "with --oidc-issuer", findings)
     settings = OidcSettings(
@@ -38,6 +39,8 @@ def oidc(options: Options, proxies: EgressProxies, findings: Findings) -> OidcSe
         ca_file=options.text("oidc-ca-file"),
         proxies=proxies,
     )
+    if not settings.client_id and "oidc-clientID" not in options.doubtful:
+        findings.problem("--oidc-clientID: must be set when --oidc-issuer is")
     _check(settings, findings)
     return settings
 
@@ -49,8 +52,6 @@ def _warn(options: Options, flags: tuple[str, ...], when: str, findings: Finding
 
 
 def _check(settings: OidcSettings, findings: Findings) -> None:
-    if not settings.client_id:
-        findings.problem("--oidc-clientID: must be set when --oidc-issuer is")
     if not settings.username_claim:
         findings.problem("--oidc-username-claim: must not be empty when --oidc-issuer is set")
     for algorithm in sorted(settings.algorithms - ALGORITHMS):

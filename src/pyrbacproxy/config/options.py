@@ -15,12 +15,21 @@ _BY_SHORTHAND = {flag.shorthand: flag for flag in FLAGS.values() if flag.shortha
 class Options:
     """Every flag's value, typed by its kind; which were given; and the words that are no flags.
 
-    The accessors raise KeyError for a flag that the table lacks, TypeError for another kind.
+    `doubtful` are the flags that a wrong word may have meant: that they are not given is no mistake
+    of its own. The accessors raise KeyError for a flag that the table lacks, TypeError for another
+    kind.
     """
 
     values: Mapping[str, Value]
     given: frozenset[str] = frozenset()
     arguments: tuple[str, ...] = ()
+    doubtful: frozenset[str] = frozenset()
+
+    def may_be_given(self, *names: str) -> bool:
+        """Whether one of the flags has another value than its default, or may have been meant to
+        have one.
+        """
+        return any(name in self.doubtful or self.is_changed(name) for name in names)
 
     def text(self, name: str) -> str:
         """A string."""
@@ -88,7 +97,9 @@ def parse(argv: Sequence[str]) -> Parsed:
     reader = _Reader(argv)
     reader.read()
     values = {name: flag.default_value for name, flag in FLAGS.items()} | reader.values
-    options = Options(values, frozenset(reader.values), tuple(reader.arguments))
+    given = frozenset(reader.values)
+    doubtful = frozenset(FLAGS if any(reader.arguments) else reader.doubtful)
+    options = Options(values, given, tuple(reader.arguments), doubtful)
     return Parsed(options, tuple(reader.problems))
 
 
@@ -100,6 +111,7 @@ class _Reader:
         self.values: dict[str, Value] = {}
         self.arguments: list[str] = []
         self.problems: list[str] = []
+        self.doubtful: set[str] = set()
 
     def read(self) -> None:
         while self.words:
@@ -118,18 +130,19 @@ class _Reader:
         name, equals, value = word[2:].partition("=")
         if not name or name.startswith("-"):
             self.problems.append(f"bad flag syntax: {word}")
+            self.doubtful.update(FLAGS)
             return
         flag = FLAGS.get(name.replace("_", "-"))
         if flag is None:
-            self._unknown(f"unknown flag: --{name}{_near(name)}", has_value=bool(equals))
+            self._unknown(f"unknown flag: --{name}", name, has_value=bool(equals))
         elif equals:
             self._set(flag, value)
         elif flag.bare_value is not None:
             self._set(flag, flag.bare_value)
         elif self.words:
-            self._set(flag, self.words.popleft())
+            self._set(flag, self._next_word())
         else:
-            self.problems.append(f"flag needs an argument: {word}")
+            self._lacks_value(flag, word)
 
     def _short(self, word: str) -> None:
         """One dash: each letter is a flag, until one takes the rest of the word as its value."""
@@ -137,10 +150,9 @@ class _Reader:
         while letters:
             flag = _BY_SHORTHAND.get(letters[0])
             if flag is None:
-                self._unknown(
-                    f"unknown shorthand flag: '{letters[0]}' in -{letters}",
-                    has_value="=" in letters,
-                )
+                name, equals, _ = letters.partition("=")
+                problem = f"unknown shorthand flag: '{letters[0]}' in -{letters}"
+                self._unknown(problem, name, has_value=bool(equals))
                 return
             rest = letters[1:]
             if len(rest) > 1 and rest[0] == "=":
@@ -151,14 +163,28 @@ class _Reader:
                 letters = rest
                 continue
             if rest or self.words:
-                self._set(flag, rest or self.words.popleft())
+                self._set(flag, rest or self._next_word())
             else:
-                self.problems.append(f"flag needs an argument: '{letters[0]}' in -{letters}")
+                self._lacks_value(flag, f"'{letters[0]}' in -{letters}")
             return
 
-    def _unknown(self, problem: str, *, has_value: bool) -> None:
+    def _next_word(self) -> str:
+        """The value that stands apart. When it looks like a flag, that one may have been meant."""
+        word = self.words.popleft()
+        name = word[2:].partition("=")[0].replace("_", "-")
+        if word.startswith("--") and name in FLAGS:
+            self.doubtful.add(name)
+        return word
+
+    def _lacks_value(self, flag: Flag, shown: str) -> None:
+        self.problems.append(f"flag needs an argument: {shown}")
+        self.doubtful.add(flag.name)
+
+    def _unknown(self, problem: str, name: str, *, has_value: bool) -> None:
         """An unknown flag's value, if it stands apart, is no argument: one slip is one problem."""
-        self.problems.append(problem)
+        near = _nearest(name)
+        self.problems.append(f"{problem}, did you mean --{near}?" if near else problem)
+        self.doubtful.update((near,) if near else FLAGS)
         if not has_value and self.words and not self.words[0].startswith("-"):
             self.words.popleft()
 
@@ -168,6 +194,7 @@ class _Reader:
         except ValueError as error:
             shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
             self.problems.append(f'invalid argument {quoted(text)} for "{shown}" flag: {error}')
+            self.doubtful.add(flag.name)
             return
         is_cleared = flag.kind is Kind.PATHS and value == ()
         before = self.values.get(flag.name)
@@ -182,10 +209,10 @@ class _Reader:
             self.values[flag.name] = value
 
 
-def _near(name: str) -> str:
-    """The flag that was meant, perhaps; pflag's words stand before it, for who looks for them."""
+def _nearest(name: str) -> str:
+    """The flag that is spelled most like this; "" when none is close."""
     # Late, for it is wanted by few.
     import difflib  # noqa: PLC0415
 
     near = difflib.get_close_matches(name.replace("_", "-").casefold(), FLAGS, 1)
-    return f", did you mean --{near[0]}?" if near else ""
+    return near[0] if near else ""

@@ -34,11 +34,11 @@ def _node_name(options: Options, environ: Mapping[str, str], findings: Findings)
     """The node whose subresources guard the pages; "" in component mode."""
     given = options.text("node-name")
     if options.text("zpages-authorization") != "node":
-        if given:
+        if given and "zpages-authorization" not in options.doubtful:
             findings.warn("--node-name has no effect without --zpages-authorization=node")
         return ""
     name = given or environ.get("NODE_NAME", "")
-    if not name:
+    if not name and "node-name" not in options.doubtful:
         findings.problem(
             "--zpages-authorization=node: --node-name is missing, and NODE_NAME is not set"
         )

@@ -32,16 +32,21 @@ def gate(options: Options, findings: Findings) -> GateSettings:
 def _check_listeners(options: Options, findings: Findings) -> None:
     """Only the secure listener waits; one that opens early beside it would be no hand-over."""
     given = ", ".join(f"--{flag}" for flag in _WAITS if options.is_changed(flag))
-    if not options.text("secure-listen-address") or options.text("insecure-listen-address"):
+    # Without any address, the missing one is the mistake.
+    if options.text("insecure-listen-address"):
         findings.problem(f"{given}: only --secure-listen-address alone can wait")
-    has_pair = options.text("tls-cert-file") and options.text("tls-private-key-file")
+    # Half a pair is told as such.
+    has_pair = options.may_be_given("tls-cert-file", "tls-private-key-file")
     if options.is_on("wait-for-serving-cert") and not has_pair:
         findings.problem("--wait-for-serving-cert needs --tls-cert-file and --tls-private-key-file")
-    if options.is_changed("ready-while-waiting") and not options.integer("proxy-endpoints-port"):
+    has_pages = options.may_be_given("proxy-endpoints-port")
+    if options.is_changed("ready-while-waiting") and not has_pages:
         findings.warn("--ready-while-waiting has no effect without --proxy-endpoints-port")
 
 
 def _warn_of_idle_flags(options: Options, findings: Findings) -> None:
+    if not options.doubtful.isdisjoint(_WAITS):
+        return
     for flag in ("startup-timeout", "ready-while-waiting"):
         if options.is_changed(flag):
             findings.warn(f"--{flag} has no effect without a --wait-for-... flag")

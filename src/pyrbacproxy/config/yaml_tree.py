@@ -88,6 +88,21 @@ class Entry:
         return isinstance(self.node, SequenceNode)
 
     @property
+    def is_mapping(self) -> bool:
+        """Whether a mapping was written."""
+        return isinstance(self.node, MappingNode)
+
+    def keys(self) -> list[tuple[str, "Entry"]]:
+        """A mapping's keys as they are written, each with its value; of anything else none."""
+        if not isinstance(self.node, MappingNode):
+            return []
+        return [
+            (str(key.value), Entry(value, str(key.value)))
+            for key, value in self.node.value
+            if isinstance(key, ScalarNode)
+        ]
+
+    @property
     def is_null(self) -> bool:
         """Nothing was written, or `~`: the zero value. Whoever tags a word as null meant it not."""
         node = self.node
@@ -125,21 +140,31 @@ class Tree:
         self._findings.warn(self._place(entry, text))
 
     def section(
-        self, entry: Entry | None, known: Iterable[str], *, is_strict: bool = False
+        self,
+        entry: Entry | None,
+        known: Iterable[str],
+        *,
+        is_strict: bool = False,
+        unused: Iterable[str] = (),
     ) -> dict[str, Entry]:
         """A mapping's entries by their known names; absent, null or no mapping is empty.
 
-        An unknown or repeated key is a problem where losing it would widen a rule (`is_strict`,
-        D2), else a warning.
+        An unknown or repeated key is a problem where losing it would let more people in
+        (`is_strict`, D2), else a warning. `unused` keys are returned too, never suggested, and may
+        be repeated: `ignored` tells what becomes of them.
         """
         if entry is None or entry.is_null:
             return {}
         if not isinstance(entry.node, MappingNode):
             self.problem(entry, f"must be a mapping, not {_shown(entry.node)}")
             return {}
+        unused_names = {name.casefold(): name for name in unused}
         names = {name.casefold(): name for name in known}
         found: dict[str, tuple[str, Entry]] = {}
         for spelling, child in self._children(entry, entry.node):
+            if unused_name := unused_names.get(spelling.casefold()):
+                found[unused_name] = (spelling, child)
+                continue
             name = names.get(spelling.casefold())
             if name is None:
                 self._unknown(child, spelling, names.values(), is_strict=is_strict)
@@ -152,6 +177,13 @@ class Tree:
             if before is None or spelling.encode() >= before[0].encode():
                 found[name] = (spelling, child)
         return {name: child for name, (_, child) in found.items()}
+
+    def ignored(self, entry: Entry, why: str) -> None:
+        """Says that the key has no effect; --strict-config makes that a problem."""
+        if self._is_strict:
+            self.problem(entry, f"has no effect: {why} (--strict-config)")
+        else:
+            self.warn(entry, f"ignored: {why}")
 
     def items(self, entry: Entry | None) -> list[Entry]:
         """A list's entries; absent or null is empty, anything else a problem."""
@@ -204,14 +236,11 @@ class Tree:
     def _unknown(
         self, entry: Entry, spelling: str, known: Iterable[str], *, is_strict: bool
     ) -> None:
-        lowered = {name.casefold(): name for name in known}
-        # Late, for it is wanted by few.
-        import difflib  # noqa: PLC0415
-
-        near = difflib.get_close_matches(spelling.casefold(), lowered, 1)
-        hint = f', did you mean "{lowered[near[0]]}"?' if near else ""
+        known = tuple(known)
+        near = nearest(spelling, known)
+        hint = f', did you mean "{near}"?' if near else ""
         if is_strict:
-            self.problem(entry, f"unknown key{hint}")
+            self.problem(entry, f"unknown key{hint or '; known are ' + ', '.join(known)}")
         elif self._is_strict:
             self.problem(entry, f"unknown key{hint} (--strict-config)")
         else:
@@ -220,6 +249,16 @@ class Tree:
     def _place(self, entry: Entry, text: str) -> str:
         where = f"{self._file}, line {entry.line}"
         return f"{where}: {entry.key}: {text}" if entry.key else f"{where}: {text}"
+
+
+def nearest(spelling: str, known: Iterable[str]) -> str:
+    """The known name that is spelled most like this, in any case; "" when none is close."""
+    lowered = {name.casefold(): name for name in known}
+    # Late, for it is wanted by few.
+    import difflib  # noqa: PLC0415
+
+    near = difflib.get_close_matches(spelling.casefold(), lowered, 1)
+    return lowered[near[0]] if near else ""
 
 
 def _goes_on(loader: SafeLoader) -> bool:

@@ -109,6 +109,11 @@ class Listener:
         """How many are open."""
         return len(self._connections)
 
+    @property
+    def port(self) -> int:
+        """The port that it is bound to, also when any free one was asked for."""
+        return int(self._sockets[0].getsockname()[1])
+
     def start(self) -> None:
         """Begin to accept."""
         if self._is_accepting or self._is_stopped or self._retry is not None:

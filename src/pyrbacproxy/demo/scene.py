@@ -94,7 +94,6 @@ class Scene:
             f"--kubeconfig={self._write('kubeconfig', kubeconfig)}",
             f"--tls-cert-file={self.proxy.combined_file}",
             f"--tls-private-key-file={self.proxy.combined_file}",
-            "--logtostderr=true",
         ]
 
     def _token(self, name: str) -> str:

@@ -86,8 +86,14 @@ def in_cluster_problems(server: str, folder: str) -> list[str]:
     text names the file.
     """
     token, ca = Path(folder, "token"), Path(folder, "ca.crt")
+    about_server = [
+        f"KUBERNETES_SERVICE_HOST and _PORT: {text}" for text in _server_problems(server)
+    ]
+    if not Path(folder).exists():
+        why = "is automountServiceAccountToken false?"
+        return [*about_server, f"the service account: {folder} is missing; {why}"]
     return [
-        *(f"KUBERNETES_SERVICE_HOST and _PORT: {text}" for text in _server_problems(server)),
+        *about_server,
         *token_file_problems(token, "the service account's token"),
         *(file_problems(ca, "the service account's CA") or _judged(ca, tls_context.ca_problem)),
     ]

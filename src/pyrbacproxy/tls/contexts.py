@@ -193,6 +193,8 @@ def pair_problems(
             judge(read_file(named.path), named.path)
         except TlsFileError as error:
             found.append(f"{named.flag}: {error}")
+            if certificate.path == key.path:
+                break  # of one file, the wrong one or unreadable, once is enough
     if found:
         return found
     try:
