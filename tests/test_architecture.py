@@ -17,9 +17,9 @@ PREFIX = "pyrbacproxy."
 
 # package, or module outside one → the packages and modules outside one that it may import
 ALLOWED: dict[str, str] = {
-    "__main__": "cli",
-    "cli": "app commands config observe",
-    "app": "assembly certificates config dataplane observe opening tls",
+    "__main__": "cli signals",
+    "cli": "app commands config observe signals",
+    "app": "assembly certificates config dataplane observe opening signals tls",
     "assembly": "access admin authn authz certificates client_protocol config dataplane "
     "endpoints handler http2 kube measuring observe oidc record tls",
     "certificates": "config tls",
@@ -53,6 +53,7 @@ ALLOWED: dict[str, str] = {
     "peer": "",
     "record": "",
     "regular_file": "",
+    "signals": "",
     "startup": "",
     "user": "",
 }

@@ -8,9 +8,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import resource
-import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -20,6 +19,7 @@ from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.listener import Listener, bind
 from pyrbacproxy.observe.logs import structured
+from pyrbacproxy.signals import Signals
 from pyrbacproxy.tls.watched_files import TlsFileError
 
 if TYPE_CHECKING:
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from pyrbacproxy.opening import Opening
 
 _LOG = logging.getLogger(__name__)
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, signals: Signals) -> int:
     """Serves until a signal; returns the exit status: 0 after a signal, 1 when the start fails."""
     _raise_descriptor_limit()
     secure = None if settings.gate.has_waits else settings.secure
@@ -43,7 +42,7 @@ def serve(settings: Settings) -> int:
     except _NotHadError as error:
         return _failed(*error.problems)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Program(settings, certificates, lines).run(*sockets))
+        return runner.run(_Program(settings, signals, certificates, lines).run(*sockets))
 
 
 class _NotHadError(Exception):
@@ -111,9 +110,14 @@ class _Program:
     """One run of the process."""
 
     def __init__(
-        self, settings: Settings, certificates: Certificates, lines: "LineOutlet | None"
+        self,
+        settings: Settings,
+        signals: Signals,
+        certificates: Certificates,
+        lines: "LineOutlet | None",
     ) -> None:
         self._settings = settings
+        self._signals = signals
         self._certificates = certificates
         self._lines = lines
         self._stopped = asyncio.Event()
@@ -121,8 +125,9 @@ class _Program:
     async def run(self, secure: Sockets, insecure: Sockets, endpoints: Sockets) -> int:
         """Serve, until a signal, what was bound and what the gate brings. The exit status."""
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._signalled)
+        # Not the loop's own handlers: there would be a moment between them and those of the start.
+        self._signals.serves(partial(loop.call_soon_threadsafe, self._stop), _exiting_at_once)
+        self._signals.catch()
         assembly = Assembly(self._settings, self._certificates, self._stopped.is_set, self._lines)
         if opening := self._opening(assembly):
             assembly.startup_gate = opening.check
@@ -210,10 +215,11 @@ class _Program:
         if address is not None:
             _LOG.info("Listening %s on %s%s", how, address.text, why)
 
-    def _signalled(self) -> None:
-        """The first drains; the second ends the process, as Kubernetes' own servers do (D12)."""
-        if self._stopped.is_set():
-            _LOG.warning("Second signal: exiting at once")
-            os._exit(1)
+    def _stop(self) -> None:
         _LOG.info("received interrupt, shutting down")
         self._stopped.set()
+
+
+def _exiting_at_once() -> None:
+    """As Kubernetes' own servers do (D12)."""
+    _LOG.warning("Second signal: exiting at once")

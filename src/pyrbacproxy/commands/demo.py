@@ -49,8 +49,7 @@ def run(argv: list[str]) -> int:
         "proxy_flags", nargs="*", metavar="FLAG", help="behind --: a flag of the proxy"
     )
     options = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="pyrbacproxy-demo-") as folder:
-        return asyncio.run(_until_signal(Path(folder), options))
+    return asyncio.run(_until_signal(options))
 
 
 def _port(text: str) -> int:
@@ -59,7 +58,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-async def _until_signal(folder: Path, options: argparse.Namespace) -> int:
+async def _until_signal(options: argparse.Namespace) -> int:
     task = asyncio.current_task()
 
     def stop() -> None:
@@ -70,7 +69,9 @@ async def _until_signal(folder: Path, options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        await _play(Scene(folder), options)
+        # Made once a signal is caught here, so that none leaves it behind.
+        with tempfile.TemporaryDirectory(prefix="pyrbacproxy-demo-") as folder:
+            await _play(Scene(Path(folder)), options)
     except asyncio.CancelledError:
         _say("The demo is over.")
         return 0
