@@ -129,8 +129,10 @@ class _Program:
         self._signals.serves(partial(loop.call_soon_threadsafe, self._stop), _exiting_at_once)
         self._signals.catch()
         assembly = Assembly(self._settings, self._certificates, self._stopped.is_set, self._lines)
+        loop.set_exception_handler(assembly.loop_faults.handle)
         if opening := self._opening(assembly):
             assembly.startup_gate = opening.check
+            assembly.background.append(opening.activity)
         # What lives until the end is not looked at again by the collector.
         gc.collect()
         gc.freeze()
@@ -141,9 +143,8 @@ class _Program:
         assembly.warm()
         status = 0
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self._certificates.reloader.run())]
-            if assembly.issuer is not None:
-                background.append(tasks.create_task(assembly.issuer.run()))
+            parts = (self._certificates.reloader, assembly.issuer)
+            background = [tasks.create_task(part.run()) for part in parts if part is not None]
             try:
                 if opening is not None:
                     secure = await self._opened(opening)

@@ -7,7 +7,7 @@ whatever is down.
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from pyrbacproxy.authn.authenticator import Authenticator
 from pyrbacproxy.authz.authorizer import UnionAuthorizer
 from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
 from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
+from pyrbacproxy.background import Activity
 from pyrbacproxy.handler import Handler
 from pyrbacproxy.kube.reviewer import Client
 from pyrbacproxy.measuring import validity
@@ -87,6 +88,12 @@ def serving_certificate(context: SSL.Context | None, reload_fault: str) -> Check
 def uncounted(name: str, fault: str) -> Check:
     """A check that is shown and never decides."""
     return Check(name, is_ok=not fault, detail=fault, counts_for_readiness=False)
+
+
+def background(activities: Iterable[Activity]) -> Check:
+    """What goes on beside the requests; a failure is tried again and never decides."""
+    faults = (f"{one.name} {one.fault}" for one in activities if one.fault)
+    return uncounted("background", "; ".join(faults))
 
 
 def shutdown(*, is_stopping: bool) -> Check:

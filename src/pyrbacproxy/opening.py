@@ -36,7 +36,7 @@ class Opening:
         self.address = address
         self._prepare_rest = prepare
         self._holders = ""
-        self._search: asyncio.Task[None] | None = None
+        self._search: asyncio.Task[float] | None = None
         # Imported by those who wait; for the others it would only cost memory.
         from pyrbacproxy.startup.watch import Watch  # noqa: PLC0415
 
@@ -47,6 +47,7 @@ class Opening:
             bind=partial(bind, address.host, address.port),
             prepare=self._prepare,
         )
+        self.activity = self._watch.activity
 
     async def sockets(self, stopped: asyncio.Event) -> Sockets:
         """The port's sockets once the gate is open; none when `stopped` was set before.
@@ -79,7 +80,8 @@ class Opening:
         self._prepare_rest()
         # In a thread: a node has so many descriptors that the look at them takes longer than the
         # hand-over may.
-        self._search = asyncio.create_task(self._find_holders())
+        self._search = asyncio.create_task(self.activity.attempt(self._find_holders))
 
-    async def _find_holders(self) -> None:
+    async def _find_holders(self) -> float:
         self._holders = await asyncio.to_thread(holders_text, self.address.port)
+        return 0.0

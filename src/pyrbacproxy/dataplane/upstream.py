@@ -200,6 +200,9 @@ class Connector:
             address = self._dialler.address
             _LOG.error("cannot connect to the upstream %s: %s", address, error, extra=RATION)
             self._tell_failure(user, 502, "upstream refused the connection")
+        except Exception as error:  # noqa: BLE001 - the exchange would wait for ever
+            self.loop.call_exception_handler({"message": "a dial", "exception": error})
+            self._tell_failure(user, 502, "no usable upstream")
         else:
             self._dialled_for.pop(user, None)
             if user.wants_upstream:

@@ -175,6 +175,9 @@ class Http2Connector:
             address = self._dialler.address
             _LOG.error("cannot connect to the upstream %s: %s", address, error, extra=RATION)
             self._fail(502, "upstream refused the connection")
+        except Exception as error:  # noqa: BLE001 - the exchanges would wait for ever
+            self.loop.call_exception_handler({"message": "a dial", "exception": error})
+            self._fail(502, "no usable upstream")
 
     async def _use(
         self,

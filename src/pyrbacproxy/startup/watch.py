@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.startup.gate import Found, Gate, GateSettings
 from pyrbacproxy.startup.inotify import FolderEvents
 
@@ -38,6 +39,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.gate = Gate(settings, clock())
+        self.activity = Activity("start-up gate")
         self._settings = settings
         self._load_pair = load_pair
         self._bind = bind
@@ -59,16 +61,22 @@ class Watch:
         """
         try:
             while True:
-                sockets = self._look()
+                try:
+                    sockets = self._look()
+                    pause_seconds = 0.0 if sockets is not None else self._pause_seconds()
+                except OSError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - in doubt it stays closed
+                    sockets, pause_seconds = None, self.activity.failed(error)
+                else:
+                    self.activity.worked()
                 for line in self.gate.take_lines():
                     _LOG.info("%s", line)
                 if sockets is not None:
                     return sockets
                 self._give_up_in_time()
-                if self._is_watching():
-                    await self._wait(
-                        self.gate.pause_seconds(self._clock(), has_events=self._has_events)
-                    )
+                if pause_seconds:
+                    await self._wait(pause_seconds)
         finally:
             self._unfollow()
 
@@ -107,6 +115,12 @@ class Watch:
                 f"still waiting for {self.gate.detail()}"
             )
 
+    def _pause_seconds(self) -> float:
+        """How long nothing is looked at unless the kernel tells of a change; 0: look at once."""
+        if not self._is_watching():
+            return 0.0
+        return self.gate.pause_seconds(self._clock(), has_events=self._has_events)
+
     def _is_watching(self) -> bool:
         """Have the kernel tell of changes; False when it has just begun to: then look again."""
         if self.gate.may_bind:
@@ -142,7 +156,11 @@ class Watch:
 
     def _changed(self) -> None:
         if self._events is not None:
-            self._events.drain()
+            try:
+                self._events.drain()
+            except Exception as error:  # noqa: BLE001 - it would be called for ever; files are looked at anyway
+                self.activity.failed(error, "inotify")
+                self._unfollow()
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(_SETTLE_SECONDS, self._settled)

@@ -4,11 +4,11 @@ A context or pool in use is never changed, only replaced: new connections take t
 those that live keep theirs, and a new pool holds for every later request.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from OpenSSL import SSL
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, parse_pool, server_context
 from pyrbacproxy.tls.watched_files import WatchedFiles
@@ -35,6 +35,7 @@ class TlsReloader:
         is_pair_awaited: bool = False,
     ) -> None:
         self._interval_seconds = settings.reload_seconds
+        self.activity = Activity("certificate reload")
         self._watched = list(others)
         self._awaited: WatchedFiles | None = None
         if settings.certificate_file and is_pair_awaited:
@@ -60,9 +61,18 @@ class TlsReloader:
             self._awaited = None
 
     def check(self) -> None:
-        """Put to use what has changed; log what is bad."""
+        """Put to use what has changed; log what is bad.
+
+        Raises an ExceptionGroup, after all files, of what is unforeseen.
+        """
+        unforeseen: list[Exception] = []
         for watched in self._watched:
-            watched.check()
+            try:
+                watched.check()
+            except Exception as error:  # noqa: BLE001 - the other files must not wait for it
+                unforeseen.append(error)
+        if unforeseen:
+            raise ExceptionGroup("files that could not be put to use", unforeseen)
 
     @property
     def watched(self) -> tuple[WatchedFiles, ...]:
@@ -75,9 +85,11 @@ class TlsReloader:
 
     async def run(self) -> None:
         """Check at every interval, until cancelled."""
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            self.check()
+        await self.activity.repeat(self._checked, self._interval_seconds)
+
+    async def _checked(self) -> float:
+        self.check()
+        return self._interval_seconds
 
 
 def _serving_pair(settings: TlsSettings, on_context: Callable[[SSL.Context], None]) -> WatchedFiles:

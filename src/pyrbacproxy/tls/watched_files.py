@@ -62,7 +62,10 @@ class WatchedFiles:
         self._contents = contents
 
     def check(self) -> None:
-        """As `load`, but a fault is logged, once for each change of state."""
+        """As `load`, but a fault is logged, once for each change of state.
+
+        What the content makes `use` raise beyond TlsFileError is kept as a fault, and raised.
+        """
         try:
             self.load()
         except TlsFileError as error:
@@ -71,6 +74,11 @@ class WatchedFiles:
                 self.fault = str(error)
                 _LOG.error("Keeping the old %s: %s", self.name, error)
             return
+        except Exception as error:
+            # The old stays, whatever the new has raised.
+            self.failures += 1
+            self.fault = f"{', '.join(self._paths)}: unexpected {type(error).__name__}"
+            raise
         if self.fault:
             self.fault = ""
             _LOG.info("The %s can be used again", self.name)
