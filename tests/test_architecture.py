@@ -24,7 +24,7 @@ ALLOWED: dict[str, str] = {
     "endpoints handler http2 kube measuring observe oidc record tls",
     "certificates": "config tls",
     "endpoints": "background admin authn authz handler kube measuring observe record reviews",
-    "opening": "admin config dataplane node startup tls",
+    "opening": "admin background config dataplane node startup tls",
     "config": "access admin authn authz dataplane egress_proxy http2 kube oidc regular_file "
     "startup tls",
     "measuring": "background admin dataplane handler http1 observe tls",

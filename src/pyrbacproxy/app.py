@@ -6,6 +6,7 @@ nothing behind; only what the gate waits for comes later.
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import resource
@@ -24,7 +25,7 @@ from pyrbacproxy.tls.watched_files import TlsFileError
 
 if TYPE_CHECKING:
     from pyrbacproxy.observe.line_outlet import LineOutlet
-    from pyrbacproxy.opening import Opening
+    from pyrbacproxy.opening import LateEndpoints, Opening
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ def serve(settings: Settings, signals: Signals) -> int:
     try:
         certificates = Certificates(settings)
         lines = _access_log(settings.access_log)
-        sockets = _bound((secure, settings.insecure, settings.endpoints))
+        awaited = settings.endpoints if settings.gate.has_waits else None
+        sockets = _bound((secure, settings.insecure, settings.endpoints), awaited)
     except TlsFileError as error:
         return _failed(str(error))
     except _NotHadError as error:
@@ -67,8 +69,11 @@ def _access_log(path: str) -> "LineOutlet | None":
         raise _NotHadError([f"--access-log {path}: cannot be opened: {reason}"]) from error
 
 
-def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
-    """The listening sockets of each address, none for None. All or, with _NotHadError, none."""
+def _bound(addresses: tuple[Address | None, ...], awaited: Address | None) -> list[Sockets]:
+    """The listening sockets of each address, none for None. All or, with _NotHadError, none.
+
+    None, too, for one that is awaited and still taken.
+    """
     problems: list[str] = []
     with contextlib.ExitStack() as on_failure:
         bound: list[Sockets] = []
@@ -78,7 +83,8 @@ def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
                 try:
                     sockets = bind(address.host, address.port)
                 except OSError as error:
-                    problems.append(_not_had(address, error))
+                    if address is not awaited or error.errno != errno.EADDRINUSE:
+                        problems.append(_not_had(address, error))
             for listening in sockets:
                 on_failure.callback(listening.close)
             bound.append(sockets)
@@ -139,11 +145,13 @@ class _Program:
         # What a connection leaves behind in cycles is little, and may wait.
         gc.set_threshold(10_000)
         listeners = [assembly.endpoints_listener(endpoints)]
-        self._start(listeners[0], self._settings.endpoints, "securely", " for proxy endpoints")
+        late = None if endpoints else self._late_endpoints(assembly, listeners)
+        if late is None:
+            self._start_endpoints(listeners[0])
         assembly.warm()
         status = 0
         async with asyncio.TaskGroup() as tasks:
-            parts = (self._certificates.reloader, assembly.issuer)
+            parts = (self._certificates.reloader, assembly.issuer, late)
             background = [tasks.create_task(part.run()) for part in parts if part is not None]
             try:
                 if opening is not None:
@@ -174,8 +182,29 @@ class _Program:
             settings.secure,
             settings.tls,
             load_pair=self._certificates.load_pair,
+            load_client_ca=self._certificates.load_client_ca,
             prepare=assembly.connector.warm,
         )
+
+    def _late_endpoints(
+        self, assembly: Assembly, listeners: list[Listener]
+    ) -> "LateEndpoints | None":
+        """What waits for the endpoints port if there is one, which then is still taken."""
+        if self._settings.endpoints is None:
+            return None
+        # As above.
+        from pyrbacproxy.opening import LateEndpoints  # noqa: PLC0415
+
+        def taken(sockets: Sockets) -> None:
+            listeners[0] = assembly.endpoints_listener(sockets)
+            self._start_endpoints(listeners[0])
+
+        late = LateEndpoints(self._settings.endpoints, taken, self._stopped.is_set)
+        assembly.background.append(late.activity)
+        return late
+
+    def _start_endpoints(self, listener: Listener) -> None:
+        self._start(listener, self._settings.endpoints, "securely", " for proxy endpoints")
 
     async def _opened(self, opening: "Opening") -> Sockets:
         """The secure port's sockets, late; none after a signal.

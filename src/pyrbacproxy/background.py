@@ -70,10 +70,12 @@ class Activity:
         return seconds
 
     async def repeat(self, step: Callable[[], Awaitable[float]], pause_seconds: float) -> None:
-        """Pause, await a step, pause for as long as it says, and so on until cancelled."""
+        """Pause, await a step, pause for as long as it says, and so on until it says 0."""
         while True:
             await asyncio.sleep(pause_seconds)
             pause_seconds = await self.attempt(step)
+            if not pause_seconds:
+                return
 
 
 class LoopFaults(Activity):

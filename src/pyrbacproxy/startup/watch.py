@@ -23,9 +23,10 @@ Sockets = list[socket.socket]
 class Watch:
     """Waits at the gate.
 
-    `pair_files` are the serving pair's, whose folders are watched; `load_pair` reads it and tells
-    what is wrong with it, "" for nothing. `bind` takes the port or raises OSError. `prepare` is
-    called, and now and then again, when nothing but the port is left.
+    `pair_files` and `client_ca_file` are those whose folders are watched; `load_pair` reads the
+    serving pair and tells what is wrong with it, "" for nothing, `load_client_ca` the client CA.
+    `bind` takes the port or raises OSError. `prepare` is called, and now and then again, when
+    nothing but the port is left.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class Watch:
         *,
         pair_files: tuple[str, ...],
         load_pair: Callable[[], str],
+        client_ca_file: str = "",
+        load_client_ca: Callable[[], str] = str,
         bind: Callable[[], Sockets],
         prepare: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
@@ -42,11 +45,13 @@ class Watch:
         self.activity = Activity("start-up gate")
         self._settings = settings
         self._load_pair = load_pair
+        self._load_client_ca = load_client_ca
         self._bind = bind
         self._prepare = prepare
         self._prepared_at = -_PREPARE_SECONDS
         self._clock = clock
         paths = (*settings.absent_paths, *(pair_files if settings.waits_for_pair else ()))
+        paths = (*paths, *filter(None, (client_ca_file,)))
         self._folders = tuple(dict.fromkeys(os.path.dirname(path) or "." for path in paths))  # noqa: PTH120 - text in, text out
         self._events: FolderEvents | None = None
         self._has_events = False
@@ -89,7 +94,7 @@ class Watch:
         found = tuple(filter(None, map(still_there, self._settings.absent_paths)))
         pair_fault = self._load_pair() if self._settings.waits_for_pair else ""
         now = self._clock()
-        self.gate.see_files(found, pair_fault, now)
+        self.gate.see_files(found, pair_fault, self._load_client_ca(), now)
         if not self.gate.may_bind:
             return None
         try:

@@ -22,7 +22,8 @@ class TlsReloader:
 
     Without files (self-signed pair, no client CA) there is nothing to call `on_context` or
     `on_pool` for. `others` are checked at the same interval (the upstream's CA and pair). With
-    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it.
+    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it; likewise with
+    `is_client_ca_awaited`.
     """
 
     def __init__(
@@ -33,16 +34,20 @@ class TlsReloader:
         others: Sequence[WatchedFiles] = (),
         *,
         is_pair_awaited: bool = False,
+        is_client_ca_awaited: bool = False,
     ) -> None:
         self._interval_seconds = settings.reload_seconds
         self.activity = Activity("certificate reload")
         self._watched = list(others)
-        self._awaited: WatchedFiles | None = None
+        # By name: those that may come later.
+        self._awaited: dict[str, WatchedFiles] = {}
         if settings.certificate_file and is_pair_awaited:
-            self._awaited = _serving_pair(settings, on_context)
+            self._awaited[SERVING_PAIR] = _serving_pair(settings, on_context)
         elif settings.certificate_file:
             self._watched.append(_serving_pair(settings, on_context))
-        if settings.client_ca_file:
+        if settings.client_ca_file and is_client_ca_awaited:
+            self._awaited[CLIENT_CA] = _client_ca(settings.client_ca_file, on_pool)
+        elif settings.client_ca_file:
             self._watched.append(_client_ca(settings.client_ca_file, on_pool))
 
     def load(self) -> None:
@@ -55,10 +60,16 @@ class TlsReloader:
 
         Raises TlsFileError.
         """
-        if self._awaited is not None:
-            self._awaited.load()
-            self._watched.append(self._awaited)
-            self._awaited = None
+        self._load_awaited(SERVING_PAIR)
+
+    def load_client_ca(self) -> None:
+        """The same for the client CA."""
+        self._load_awaited(CLIENT_CA)
+
+    def _load_awaited(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited[name].load()
+            self._watched.append(self._awaited.pop(name))
 
     def check(self) -> None:
         """Put to use what has changed; log what is bad.
@@ -81,7 +92,8 @@ class TlsReloader:
 
     def faults(self) -> dict[str, str]:
         """What is wrong with the newest content of which files; `SERVING_PAIR` is one key."""
-        return {watched.name: watched.fault for watched in self._watched if watched.fault}
+        awaited = dict.fromkeys(self._awaited, "not there yet")
+        return awaited | {one.name: one.fault for one in self._watched if one.fault}
 
     async def run(self) -> None:
         """Check at every interval, until cancelled."""
