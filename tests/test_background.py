@@ -209,8 +209,9 @@ async def accepting_again(once: Once, _folder: Path) -> Activity:
 
     def add_reader(*words: Any) -> None:
         if listening.has_been_poor:
-            once()
-        loop.add_reader(*words)
+            once()  # that it is asked for again is enough: nobody is to be let in
+        else:
+            loop.add_reader(*words)
 
     faults = loop_faults()
     with Poor() as listening:
