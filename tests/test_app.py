@@ -22,6 +22,7 @@ from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.http2.limits import Http2Limits
+from pyrbacproxy.signals import Signals
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
@@ -29,9 +30,13 @@ GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture(autouse=True)
-def _unfrozen() -> Iterator[None]:
+def _undone() -> Iterator[None]:
+    """What serving changes for the whole process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     gc.unfreeze()
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -111,7 +116,7 @@ def test_a_taken_port_ends_the_start_and_leaves_no_other_bound(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         address = Address("127.0.0.1", port, "", "--port-of-pages=1")
-        assert app.serve(replace(settings, endpoints=address)) == 1
+        assert app.serve(replace(settings, endpoints=address), Signals()) == 1
     text = f"--port-of-pages=1: cannot listen on 127.0.0.1:{port}: Address already in use"
     assert caplog.messages == [f'"command failed" err="{text}"']
     assert settings.secure is not None
@@ -131,7 +136,7 @@ def test_all_addresses_that_cannot_be_had_are_told_at_once(
             insecure=free,
             endpoints=Address("192.0.2.1", 80, "", "--b=2 --c=3"),
         )
-        assert app.serve(settings) == 1
+        assert app.serve(settings, Signals()) == 1
     texts = (
         f"--a=1: cannot listen on 127.0.0.1:{port}: Address already in use",
         "--b=2 --c=3: cannot listen on 192.0.2.1:80: Cannot assign requested address",
@@ -150,7 +155,7 @@ def test_an_access_log_that_cannot_be_had_ends_the_start(
         (str(tmp_path / "none" / "log"), "No such file or directory"),
     ):
         caplog.clear()
-        assert app.serve(replace(settings, access_log=path)) == 1
+        assert app.serve(replace(settings, access_log=path), Signals()) == 1
         text = f"--access-log {path}: cannot be opened: {reason}"
         assert caplog.messages == [f'"command failed" err="{text}"']
 
@@ -176,7 +181,9 @@ def test_a_port_that_cannot_be_had_late_is_told_with_its_flag(
     gate = GateSettings(absent_paths=(str(tmp_path / "gone"),))
     address = Address("192.0.2.1", 80, "", "--a=1")
     endpoints = _free_address()
-    assert app.serve(replace(settings, secure=address, endpoints=endpoints, gate=gate)) == 1
+    assert (
+        app.serve(replace(settings, secure=address, endpoints=endpoints, gate=gate), Signals()) == 1
+    )
     text = "--a=1: cannot listen on 192.0.2.1:80: Cannot assign requested address"
     assert f'"command failed" err="{text}"' in caplog.messages
     with socket.create_server(("127.0.0.1", endpoints.port)):
@@ -188,7 +195,7 @@ def test_descriptors_are_bounded_by_the_hard_limit_alone(settings: Settings) -> 
     # A start that fails is the shortest run.
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address("127.0.0.1", taken.getsockname()[1], "taken")
-        assert app.serve(replace(settings, secure=address)) == 1
+        assert app.serve(replace(settings, secure=address), Signals()) == 1
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft == hard
 
@@ -198,7 +205,7 @@ def test_a_pair_that_vanished_since_the_check_ends_the_start(
 ) -> None:
     path = str(tmp_path / "pair.pem")
     settings = replace(settings, tls=TlsSettings(certificate_file=path, key_file=path))
-    assert app.serve(settings) == 1
+    assert app.serve(settings, Signals()) == 1
     assert path in caplog.text
 
 
@@ -209,7 +216,7 @@ def test_a_wait_that_is_over_ends_the_program(
     assert settings.secure is not None
     gate = GateSettings(waits_for_port=True, timeout_seconds=0.1)
     with socket.create_server(("127.0.0.1", settings.secure.port)):
-        assert app.serve(replace(settings, endpoints=endpoints, gate=gate)) == 1
+        assert app.serve(replace(settings, endpoints=endpoints, gate=gate), Signals()) == 1
     lines = caplog.messages
     assert "--startup-timeout=0.1s is over; still waiting for the port" in lines[-1]
     with socket.create_server(("127.0.0.1", endpoints.port)):
@@ -266,14 +273,13 @@ def _served(settings: Settings, client: Callable[[], None]) -> int:
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        return app.serve(settings)
+        return app.serve(settings, Signals())
     finally:
         thread.join()
-        signal.signal(signal.SIGTERM, before)
 
 
 def _asked(address: Address | None, path: bytes, *, is_tls: bool = True) -> bytes:

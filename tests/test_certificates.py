@@ -125,3 +125,41 @@ def test_an_awaited_pair_is_kept_fresh_once_it_was_there(
     assert subject(certificates.serving) == "CN=two"
     (tmp_path / "pair.pem").unlink()
     assert certificates.load_pair() == ""
+
+
+# --- FR87: a client CA that is not there yet ------------------------------------------
+
+
+def test_fr87_with_a_gate_a_missing_client_ca_may_come_later(
+    settings: Settings, tmp_path: Path
+) -> None:
+    issued(tmp_path, "one")
+    ca, path = (tmp_path / "demo-ca.crt").read_bytes(), tmp_path / "late-ca.crt"
+    tls = replace(settings.tls, client_ca_file=str(path))
+    gate = GateSettings(absent_paths=("/nowhere",))
+    with pytest.raises(TlsFileError, match=r"late-ca\.crt"):
+        Certificates(replace(settings, tls=tls))
+    certificates = Certificates(replace(settings, tls=tls, gate=gate))
+    assert "No such file" in certificates.load_client_ca()
+    assert certificates.reloader.faults() == {"client CA": "not there yet"}
+    generation = certificates.chains.generation
+    path.write_text("half")
+    assert "holds no certificate" in certificates.load_client_ca()
+    path.write_bytes(ca)
+    assert certificates.load_client_ca() == ""
+    assert certificates.chains.generation != generation
+    assert certificates.reloader.faults() == {}
+    path.write_text("half")
+    certificates.reloader.check()
+    assert "holds no certificate" in certificates.reloader.faults()["client CA"]
+
+
+def test_fr87_a_client_ca_that_is_there_and_bad_is_not_waited_for(
+    settings: Settings, tmp_path: Path
+) -> None:
+    issued(tmp_path, "one")
+    path = tmp_path / "late-ca.crt"
+    path.write_text("half")
+    tls = replace(settings.tls, client_ca_file=str(path))
+    with pytest.raises(TlsFileError, match="holds no certificate"):
+        Certificates(replace(settings, tls=tls, gate=AWAITED))

@@ -1,9 +1,7 @@
 """Commands, exit codes, and what goes to which stream."""
 
 import logging
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ import pytest
 from pyrbacproxy import cli, commands
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.observe import logs
+from pyrbacproxy.signals import Signals
 
 VERSION = f"v{metadata.version('pyrbacproxy')}"
 KUBECONFIG = """
@@ -51,7 +50,7 @@ def fixture_serving(tmp_path: Path) -> list[str]:
     ]
 
 
-def serve_by(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], int]) -> None:
+def serve_by(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings, Signals], int]) -> None:
     monkeypatch.setattr("pyrbacproxy.app.serve", serve)
 
 
@@ -71,7 +70,7 @@ def test_help_names_every_command(capsys: Output) -> None:
 def test_flags_alone_serve(monkeypatch: pytest.MonkeyPatch, serving: list[str]) -> None:
     served: list[Settings] = []
 
-    def serve(settings: Settings) -> int:
+    def serve(settings: Settings, _signals: Signals) -> int:
         served.append(settings)
         return 7
 
@@ -84,7 +83,7 @@ def test_flags_alone_serve(monkeypatch: pytest.MonkeyPatch, serving: list[str]) 
 def test_warnings_are_logged_before_serving(
     monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
 ) -> None:
-    serve_by(monkeypatch, lambda _settings: 0)
+    serve_by(monkeypatch, lambda *_: 0)
     assert cli.main([*serving, "--logtostderr=true", ""]) == 0
     warning = "] --logtostderr is accepted and has no effect\n"
     assert capsys.readouterr().err.count(warning) == 1
@@ -93,7 +92,7 @@ def test_warnings_are_logged_before_serving(
 def test_level_1_tells_version_and_flags(
     monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
 ) -> None:
-    serve_by(monkeypatch, lambda _settings: 0)
+    serve_by(monkeypatch, lambda *_: 0)
     assert cli.main([*serving, "-v1", f"--version={VERSION}-node"]) == 0
     told = capsys.readouterr().err
     assert f"] pyrbacproxy {VERSION}-node\n" in told
@@ -118,7 +117,7 @@ def test_every_problem_is_told_and_the_status_is_1(capsys: Output) -> None:
 def test_wrong_words_end_the_start_even_when_all_else_is_good(
     monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
 ) -> None:
-    serve_by(monkeypatch, lambda _settings: 0)
+    serve_by(monkeypatch, lambda *_: 0)
     assert cli.main([*serving, "--logtostderr", "true"]) == 1
     assert 'does not take any arguments, got ["true"]' in capsys.readouterr().err
 
@@ -235,7 +234,7 @@ def test_a_command_is_one_only_as_the_first_word(
 def test_fr67_a_fault_of_ours_exits_2_with_a_traceback_without_secrets(
     monkeypatch: pytest.MonkeyPatch, serving: list[str], capsys: Output
 ) -> None:
-    def fail(_settings: Settings) -> int:
+    def fail(_settings: Settings, _signals: Signals) -> int:
         raise RuntimeError("Authorization: Bearer hunter2")
 
     serve_by(monkeypatch, fail)
@@ -243,23 +242,6 @@ def test_fr67_a_fault_of_ours_exits_2_with_a_traceback_without_secrets(
     told = capsys.readouterr().err
     assert '] "internal error"\nTraceback' in told
     assert "RuntimeError: Authorization: Bearer <masked>" in told
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_the_start_exits_0(
-    monkeypatch: pytest.MonkeyPatch, serving: list[str], number: signal.Signals
-) -> None:
-    before = signal.getsignal(number)
-
-    def interrupted(_settings: Settings) -> int:
-        os.kill(os.getpid(), number)
-        return 1
-
-    serve_by(monkeypatch, interrupted)
-    with pytest.raises(SystemExit) as caught:
-        cli.main(serving)
-    assert caught.value.code == 0
-    assert signal.getsignal(number) is before
 
 
 def test_serving_does_not_import_the_commands() -> None:

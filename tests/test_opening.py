@@ -1,6 +1,7 @@
 """The gate in the program: the wait over a real port, and what `/readyz` is told of it."""
 
 import asyncio
+import logging
 import os
 import socket
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from pyrbacproxy.admin.health import Check
 from pyrbacproxy.config.settings import Address
-from pyrbacproxy.opening import Opening
+from pyrbacproxy.opening import LateEndpoints, Opening
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.contexts import TlsSettings
 
@@ -29,6 +30,7 @@ class Wait:
             Address("127.0.0.1", self.port, ""),
             TlsSettings(),
             load_pair=str,
+            load_client_ca=str,
             prepare=self.prepared.set,
         )
 
@@ -94,3 +96,32 @@ async def test_a_wait_that_is_over_is_an_error() -> None:
     with pytest.raises(TimeoutError, match="startup-timeout"):
         await wait.sockets()
     wait.old.close()
+
+
+# --- FR87: the endpoints port ---------------------------------------------------------
+
+
+async def test_fr87_a_taken_endpoints_port_is_taken_when_it_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    taken: list[socket.socket] = []
+    old = socket.create_server(("127.0.0.1", 0))
+    port = old.getsockname()[1]
+    late = LateEndpoints(Address("127.0.0.1", port, ""), taken.extend, lambda: False)
+    task = asyncio.create_task(late.run())
+    while not caplog.messages:  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.005)
+    text = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert caplog.messages == [f"Start-up gate: waiting for the endpoints port: {text}"]
+    assert not taken
+    old.close()
+    async with asyncio.timeout(SECONDS):
+        await task
+    assert [one.getsockname() for one in taken] == [("127.0.0.1", port)]
+    taken[0].close()
+
+
+async def test_fr87_a_program_that_ends_takes_no_endpoints_port() -> None:
+    late = LateEndpoints(Address("127.0.0.1", 0, ""), lambda _: pytest.fail("taken"), lambda: True)
+    await late.run()

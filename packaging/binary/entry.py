@@ -40,6 +40,6 @@ if asked := _module(sys.argv[1:]):
     sys.argv[1:] = asked[1:]
     runpy.run_module(asked[0], run_name="__main__", alter_sys=True)
 else:
-    from pyrbacproxy.cli import main
+    from pyrbacproxy.__main__ import main
 
     sys.exit(main())

@@ -6,11 +6,11 @@ nothing behind; only what the gate waits for comes later.
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
-import os
 import resource
-import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -20,30 +20,31 @@ from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.dataplane.listener import Listener, bind
 from pyrbacproxy.observe.logs import structured
+from pyrbacproxy.signals import Signals
 from pyrbacproxy.tls.watched_files import TlsFileError
 
 if TYPE_CHECKING:
     from pyrbacproxy.observe.line_outlet import LineOutlet
-    from pyrbacproxy.opening import Opening
+    from pyrbacproxy.opening import LateEndpoints, Opening
 
 _LOG = logging.getLogger(__name__)
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, signals: Signals) -> int:
     """Serves until a signal; returns the exit status: 0 after a signal, 1 when the start fails."""
     _raise_descriptor_limit()
     secure = None if settings.gate.has_waits else settings.secure
     try:
         certificates = Certificates(settings)
         lines = _access_log(settings.access_log)
-        sockets = _bound((secure, settings.insecure, settings.endpoints))
+        awaited = settings.endpoints if settings.gate.has_waits else None
+        sockets = _bound((secure, settings.insecure, settings.endpoints), awaited)
     except TlsFileError as error:
         return _failed(str(error))
     except _NotHadError as error:
         return _failed(*error.problems)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Program(settings, certificates, lines).run(*sockets))
+        return runner.run(_Program(settings, signals, certificates, lines).run(*sockets))
 
 
 class _NotHadError(Exception):
@@ -68,8 +69,11 @@ def _access_log(path: str) -> "LineOutlet | None":
         raise _NotHadError([f"--access-log {path}: cannot be opened: {reason}"]) from error
 
 
-def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
-    """The listening sockets of each address, none for None. All or, with _NotHadError, none."""
+def _bound(addresses: tuple[Address | None, ...], awaited: Address | None) -> list[Sockets]:
+    """The listening sockets of each address, none for None. All or, with _NotHadError, none.
+
+    None, too, for one that is awaited and still taken.
+    """
     problems: list[str] = []
     with contextlib.ExitStack() as on_failure:
         bound: list[Sockets] = []
@@ -79,7 +83,8 @@ def _bound(addresses: tuple[Address | None, ...]) -> list[Sockets]:
                 try:
                     sockets = bind(address.host, address.port)
                 except OSError as error:
-                    problems.append(_not_had(address, error))
+                    if address is not awaited or error.errno != errno.EADDRINUSE:
+                        problems.append(_not_had(address, error))
             for listening in sockets:
                 on_failure.callback(listening.close)
             bound.append(sockets)
@@ -111,9 +116,14 @@ class _Program:
     """One run of the process."""
 
     def __init__(
-        self, settings: Settings, certificates: Certificates, lines: "LineOutlet | None"
+        self,
+        settings: Settings,
+        signals: Signals,
+        certificates: Certificates,
+        lines: "LineOutlet | None",
     ) -> None:
         self._settings = settings
+        self._signals = signals
         self._certificates = certificates
         self._lines = lines
         self._stopped = asyncio.Event()
@@ -121,24 +131,28 @@ class _Program:
     async def run(self, secure: Sockets, insecure: Sockets, endpoints: Sockets) -> int:
         """Serve, until a signal, what was bound and what the gate brings. The exit status."""
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._signalled)
+        # Not the loop's own handlers: there would be a moment between them and those of the start.
+        self._signals.serves(partial(loop.call_soon_threadsafe, self._stop), _exiting_at_once)
+        self._signals.catch()
         assembly = Assembly(self._settings, self._certificates, self._stopped.is_set, self._lines)
+        loop.set_exception_handler(assembly.loop_faults.handle)
         if opening := self._opening(assembly):
             assembly.startup_gate = opening.check
+            assembly.background.append(opening.activity)
         # What lives until the end is not looked at again by the collector.
         gc.collect()
         gc.freeze()
         # What a connection leaves behind in cycles is little, and may wait.
         gc.set_threshold(10_000)
         listeners = [assembly.endpoints_listener(endpoints)]
-        self._start(listeners[0], self._settings.endpoints, "securely", " for proxy endpoints")
+        late = None if endpoints else self._late_endpoints(assembly, listeners)
+        if late is None:
+            self._start_endpoints(listeners[0])
         assembly.warm()
         status = 0
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self._certificates.reloader.run())]
-            if assembly.issuer is not None:
-                background.append(tasks.create_task(assembly.issuer.run()))
+            parts = (self._certificates.reloader, assembly.issuer, late)
+            background = [tasks.create_task(part.run()) for part in parts if part is not None]
             try:
                 if opening is not None:
                     secure = await self._opened(opening)
@@ -168,8 +182,29 @@ class _Program:
             settings.secure,
             settings.tls,
             load_pair=self._certificates.load_pair,
+            load_client_ca=self._certificates.load_client_ca,
             prepare=assembly.connector.warm,
         )
+
+    def _late_endpoints(
+        self, assembly: Assembly, listeners: list[Listener]
+    ) -> "LateEndpoints | None":
+        """What waits for the endpoints port if there is one, which then is still taken."""
+        if self._settings.endpoints is None:
+            return None
+        # As above.
+        from pyrbacproxy.opening import LateEndpoints  # noqa: PLC0415
+
+        def taken(sockets: Sockets) -> None:
+            listeners[0] = assembly.endpoints_listener(sockets)
+            self._start_endpoints(listeners[0])
+
+        late = LateEndpoints(self._settings.endpoints, taken, self._stopped.is_set)
+        assembly.background.append(late.activity)
+        return late
+
+    def _start_endpoints(self, listener: Listener) -> None:
+        self._start(listener, self._settings.endpoints, "securely", " for proxy endpoints")
 
     async def _opened(self, opening: "Opening") -> Sockets:
         """The secure port's sockets, late; none after a signal.
@@ -212,10 +247,11 @@ class _Program:
             host = address.text.rpartition(":")[0]
             _LOG.info("Listening %s on %s:%d%s", how, host, listener.port, why)
 
-    def _signalled(self) -> None:
-        """The first drains; the second ends the process, as Kubernetes' own servers do (D12)."""
-        if self._stopped.is_set():
-            _LOG.warning("Second signal: exiting at once")
-            os._exit(1)
+    def _stop(self) -> None:
         _LOG.info("received interrupt, shutting down")
         self._stopped.set()
+
+
+def _exiting_at_once() -> None:
+    """As Kubernetes' own servers do (D12)."""
+    _LOG.warning("Second signal: exiting at once")

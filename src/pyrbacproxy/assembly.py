@@ -20,6 +20,7 @@ from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator, IdTokenAuth
 from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
 from pyrbacproxy.authz.attributes import AttributeSource
 from pyrbacproxy.authz.subject_access_review import rules_then_review
+from pyrbacproxy.background import Activity, LoopFaults
 from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.client_protocol import ClientProtocol
 from pyrbacproxy.config.settings import Settings
@@ -32,6 +33,7 @@ from pyrbacproxy.dataplane.upstream import Connector, destination, dialler
 from pyrbacproxy.endpoints import (
     UpstreamWatch,
     WatchedClient,
+    background,
     endpoints_handler,
     running_program,
     serving_certificate,
@@ -87,6 +89,9 @@ class Assembly:
         stale = _stale(kube, self._client, certificates, self._metrics)
         self._reviewer = Reviewer(self._watched_client, kube, judge_tokens, stale)
         self._upstream_watch = UpstreamWatch()
+        self.loop_faults = LoopFaults()
+        self._observers = Activity("observers")
+        self.background = self._activities()
         self.startup_gate: Look = lambda: Check("startup-gate")
         self.connector = _connector(settings, certificates.upstream)
         authenticator = _authenticator(settings)
@@ -119,6 +124,17 @@ class Assembly:
             observe=self._observe_page,
         )
 
+    def _activities(self) -> list[Activity]:
+        """What goes on beside the requests; `app` adds the gate's while it waits."""
+        client = None if isinstance(self._client, NoApiServer) else self._client
+        parts = (self._certificates.reloader, self.issuer, client, self._access_log)
+        found = [part.activity for part in parts if part is not None]
+        return [*found, self._observers, self.loop_faults]
+
+    def _working(self) -> list[Activity]:
+        self.loop_faults.look(asyncio.get_running_loop())
+        return self.background
+
     def warm(self) -> None:
         """Read the API server's credential now, so that no first request waits for it."""
         if self._settings.needs_reviews:
@@ -147,22 +163,37 @@ class Assembly:
             self._access_log.close()
 
     def _observe(self, record: ExchangeRecord) -> None:
-        """Show each observer an exchange; one by one, for a loop over them costs a request 2 us."""
-        log_notes(record)
-        self._upstream_watch.observe(record)
-        self._metrics.observe(record)
-        self._lag.observe(record)
+        """Show each observer an exchange; one by one, for a loop over them costs a request 2 us.
+
+        What they raise is no reason to break a connection.
+        """
+        try:
+            log_notes(record)
+            self._upstream_watch.observe(record)
+            self._metrics.observe(record)
+            self._lag.observe(record)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._observers.failed(error)
+        else:
+            if self._observers.fault:
+                self._observers.worked()
 
     def _observe_and_write(self, record: ExchangeRecord) -> None:
         """The same with an access log; without one nobody looks for it."""
         self._observe(record)
         assert self._access_log is not None, "there is one"  # noqa: S101 - for the type
-        self._access_log.observe(record)
+        try:
+            self._access_log.observe(record)
+        except Exception as error:  # noqa: BLE001 - as in `_observe`
+            self._access_log.activity.failed(error)
 
     def _observe_page(self, record: ExchangeRecord) -> None:
-        log_notes(record)
-        self._metrics.observe_page(record)
-        self._lag.observe(record)
+        try:
+            log_notes(record)
+            self._metrics.observe_page(record)
+            self._lag.observe(record)
+        except Exception as error:  # noqa: BLE001 - as in `_observe`
+            self._observers.failed(error)
 
     def _listener(
         self, name: str, sockets: Sockets, make: Callable[[OnClosed], ClientTransport]
@@ -201,6 +232,7 @@ class Assembly:
             watched=lambda: certificates.reloader.watched,
             max_connections=self._limits.max_connections,
             dropped_lines=lambda: 0 if log is None else log.dropped,
+            background=self._working,
         )
 
     def _checks(self, is_stopping: Callable[[], bool]) -> tuple[Look, ...]:
@@ -213,6 +245,7 @@ class Assembly:
             self._startup_gate,
             lambda: uncounted("upstream", self._upstream_watch.fault),
             lambda: uncounted("apiserver", self._watched_client.fault),
+            lambda: background(self._working()),
             lambda: shutdown(is_stopping=is_stopping()),
         )
 

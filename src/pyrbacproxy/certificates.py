@@ -15,8 +15,8 @@ from pyrbacproxy.tls.watched_files import TlsFileError
 class Certificates:
     """The contexts of listeners, upstream and issuer, the client CA pool, and their reloader.
 
-    Everything is read once at the making, the pair excepted when the gate waits for it. Raises
-    TlsFileError.
+    Everything is read once at the making; with a gate a client CA may be missing, and the pair
+    when the gate waits for it. Raises TlsFileError.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -42,8 +42,15 @@ class Certificates:
             self.chains.replace_pool,
             [made.files for made in (self.upstream, self.issuer) if made is not None],
             is_pair_awaited=settings.gate.waits_for_pair,
+            is_client_ca_awaited=settings.gate.has_waits,
         )
         self.reloader.load()
+        try:
+            self.reloader.load_client_ca()
+        except TlsFileError as error:
+            # One that is there and bad mends itself no more with a gate than without.
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
         is_missing = settings.gate.waits_for_pair and self.load_pair() != ""
         if is_missing or (settings.secure is not None and not tls.certificate_file):
             own = server_context(self_signed_pair(socket.gethostname()), tls)
@@ -56,6 +63,14 @@ class Certificates:
         """Read the awaited pair; what is wrong with it, "" for nothing."""
         try:
             self.reloader.load_pair()
+        except TlsFileError as error:
+            return str(error)
+        return ""
+
+    def load_client_ca(self) -> str:
+        """The same for the client CA that was missing at the making."""
+        try:
+            self.reloader.load_client_ca()
         except TlsFileError as error:
             return str(error)
         return ""

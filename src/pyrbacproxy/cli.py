@@ -6,13 +6,8 @@ what the operator can mend, 2 for a fault of ours, whose traceback is written wi
 
 import logging
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from pyrbacproxy.config.flag_text import help_text, value_lines
 from pyrbacproxy.config.options import Options, parse
@@ -20,6 +15,7 @@ from pyrbacproxy.config.values import quoted
 from pyrbacproxy.config.version import VERSION, VersionAnswer, answer
 from pyrbacproxy.observe import logs
 from pyrbacproxy.observe.log_text import masked
+from pyrbacproxy.signals import Signals
 
 PROGRAM = "pyrbacproxy"
 _LOG = logging.getLogger(__name__)
@@ -27,15 +23,17 @@ _FAILED = 1
 _BROKEN = 2
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command that the words name; returns the exit status."""
+def main(argv: list[str] | None = None, signals: Signals | None = None) -> int:
+    """Runs the command that the words name; returns the exit status.
+
+    `signals` are those that the process catches already; without them serving alone catches any.
+    """
     words = sys.argv[1:] if argv is None else argv
     _open_closed_streams()
     logs.set_up()
     try:
-        with _signals_end_the_start():
-            command = _COMMANDS.get(words[0]) if words else None
-            return command(words[1:]) if command else _serve(words)
+        command = _COMMANDS.get(words[0]) if words else None
+        return command(words[1:]) if command else _serve(words, signals or Signals())
     except Exception:  # noqa: BLE001  the outermost edge: whatever comes here is our fault
         _LOG.exception(logs.structured("internal error"))
         return _BROKEN
@@ -72,7 +70,7 @@ def _audit(words: list[str]) -> int:
 _COMMANDS = {"audit": _audit, "demo": _demo, "kubelet-config": _kubelet_config}
 
 
-def _serve(words: list[str]) -> int:
+def _serve(words: list[str], signals: Signals) -> int:
     parsed = parse(words)
     options = parsed.options
     if options.is_on("help") and not parsed.problems:
@@ -93,11 +91,11 @@ def _serve(words: list[str]) -> int:
         _log_values(options, version)
     for problem in problems:
         sys.stderr.write(masked(f"Error: {problem}\n"))
-    return _complete_and_serve(options, is_refused=bool(problems))
+    return _complete_and_serve(options, signals, is_refused=bool(problems))
 
 
-def _complete_and_serve(options: Options, *, is_refused: bool) -> int:
-    # Late, so that --help is quick and a signal during these imports ends in exit 0.
+def _complete_and_serve(options: Options, signals: Signals, *, is_refused: bool) -> int:
+    # Late, so that --help is quick.
     from pyrbacproxy.config.complete import Problems, complete  # noqa: PLC0415
 
     settings = complete(options, os.environ)
@@ -111,7 +109,7 @@ def _complete_and_serve(options: Options, *, is_refused: bool) -> int:
         return _FAILED
     from pyrbacproxy.app import serve  # noqa: PLC0415
 
-    return serve(settings)
+    return serve(settings, signals)
 
 
 def _argument_problems(options: Options) -> list[str]:
@@ -159,19 +157,3 @@ def _log_values(options: Options, version: VersionAnswer) -> None:
     _LOG.log(logs.level_of(1), "%s %s", PROGRAM, version.reported)
     for line in value_lines(options):
         _LOG.log(logs.level_of(1), "%s", line)
-
-
-@contextmanager
-def _signals_end_the_start() -> Iterator[None]:
-    """SIGINT and SIGTERM exit with 0 while nothing is served; serving brings its own handlers."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, _exit_quietly) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _exit_quietly(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(0)

@@ -7,7 +7,7 @@ whatever is down.
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from pyrbacproxy.admin.status import PageSettings, Program
 from pyrbacproxy.authn.authenticator import Authenticator
 from pyrbacproxy.authz.static import StaticRule
 from pyrbacproxy.authz.subject_access_review import rules_then_review
+from pyrbacproxy.background import Activity
 from pyrbacproxy.handler import Handler
 from pyrbacproxy.kube.reviewer import Client
 from pyrbacproxy.measuring import validity
@@ -85,6 +86,12 @@ def serving_certificate(context: SSL.Context | None, reload_fault: str) -> Check
 def uncounted(name: str, fault: str) -> Check:
     """A check that is shown and never decides."""
     return Check(name, is_ok=not fault, detail=fault, counts_for_readiness=False)
+
+
+def background(activities: Iterable[Activity]) -> Check:
+    """What goes on beside the requests; a failure is tried again and never decides."""
+    faults = (f"{one.name} {one.fault}" for one in activities if one.fault)
+    return uncounted("background", "; ".join(faults))
 
 
 def shutdown(*, is_stopping: bool) -> Check:

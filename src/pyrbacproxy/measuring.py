@@ -1,12 +1,13 @@
 """The page `/metrics`: what was counted, and what each part knows at the moment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from OpenSSL import SSL, crypto
 
 from pyrbacproxy.admin.health import Look
 from pyrbacproxy.admin.status import COMPONENT, PageSettings, Program
+from pyrbacproxy.background import Activity
 from pyrbacproxy.dataplane.listener import Listener
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers
@@ -32,7 +33,8 @@ class MetricsPage:
     """The page. `gate` is one of the `checks`; `listeners` are added by name once they are made.
 
     `serving` gives the context that the secure port shows, `watched` the files that are kept fresh,
-    `dropped_lines` the number of those that the access log lost.
+    `dropped_lines` the number of those that the access log lost, `background` what goes on beside
+    the requests.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class MetricsPage:
         watched: Callable[[], tuple[WatchedFiles, ...]],
         max_connections: int,
         dropped_lines: Callable[[], int],
+        background: Callable[[], Iterable[Activity]] = tuple,
     ) -> None:
         self._metrics = metrics
         self._settings = settings
@@ -57,6 +60,7 @@ class MetricsPage:
         self._watched = watched
         self._max_connections = max_connections
         self._dropped_lines = dropped_lines
+        self._background = background
         self.listeners: dict[str, Listener] = {}
 
     def __call__(self, request: Request) -> Response:
@@ -79,7 +83,7 @@ class MetricsPage:
     def _gauges(self) -> "Gauges":
         # As above.
         from pyrbacproxy.admin.version import version_info  # noqa: PLC0415
-        from pyrbacproxy.observe.gauges import Connections, Files, Gauges  # noqa: PLC0415
+        from pyrbacproxy.observe.gauges import Connections, Files, Gauges, Task  # noqa: PLC0415
 
         settings, valid = self._settings, validity(self._serving())
         checks = [look() for look in self._checks]
@@ -95,6 +99,10 @@ class MetricsPage:
             },
             certificate_begins_at=None if valid is None else valid[0],
             certificate_expires_at=None if valid is None else valid[1],
+            background={
+                one.name: Task(one.failures, is_failing=bool(one.fault))
+                for one in self._background()
+            },
             is_gate_open=not self._gate().progress,
             checks={check.name: check.is_ok for check in checks},
             features={

@@ -1,16 +1,22 @@
 """The start-up gate in this program: what it waits with, what `/readyz` says, and the wait."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from functools import partial
 
 from pyrbacproxy.admin.health import Check
+from pyrbacproxy.background import Activity
 from pyrbacproxy.config.settings import Address
 from pyrbacproxy.dataplane.listener import bind
 from pyrbacproxy.node.sockets import holders_text
 from pyrbacproxy.startup.gate import GateSettings, Reason
 from pyrbacproxy.tls.contexts import TlsSettings
+
+_LOG = logging.getLogger(__name__)
+_LATE_SECONDS = 0.1
+_REMINDER_TRIES = 600  # a minute
 
 Sockets = list[socket.socket]
 CHECK = "startup-gate"
@@ -19,8 +25,9 @@ CHECK = "startup-gate"
 class Opening:
     """The wait for the secure port at `address`.
 
-    `load_pair` reads the serving pair and tells what is wrong with it, "" for nothing. `prepare`
-    is called when nothing but the port is left, and each minute from then on.
+    `load_pair` reads the serving pair and tells what is wrong with it, "" for nothing;
+    `load_client_ca` the client CA. `prepare` is called when nothing but the port is left, and each
+    minute from then on.
     """
 
     def __init__(
@@ -30,13 +37,14 @@ class Opening:
         tls: TlsSettings,
         *,
         load_pair: Callable[[], str],
+        load_client_ca: Callable[[], str],
         prepare: Callable[[], None],
     ) -> None:
         self._is_ready_meanwhile = settings.is_ready_meanwhile
         self.address = address
         self._prepare_rest = prepare
         self._holders = ""
-        self._search: asyncio.Task[None] | None = None
+        self._search: asyncio.Task[float] | None = None
         # Imported by those who wait; for the others it would only cost memory.
         from pyrbacproxy.startup.watch import Watch  # noqa: PLC0415
 
@@ -44,9 +52,12 @@ class Opening:
             settings,
             pair_files=(tls.certificate_file, tls.key_file),
             load_pair=load_pair,
+            client_ca_file=tls.client_ca_file,
+            load_client_ca=load_client_ca,
             bind=partial(bind, address.host, address.port),
             prepare=self._prepare,
         )
+        self.activity = self._watch.activity
 
     async def sockets(self, stopped: asyncio.Event) -> Sockets:
         """The port's sockets once the gate is open; none when `stopped` was set before.
@@ -79,7 +90,50 @@ class Opening:
         self._prepare_rest()
         # In a thread: a node has so many descriptors that the look at them takes longer than the
         # hand-over may.
-        self._search = asyncio.create_task(self._find_holders())
+        self._search = asyncio.create_task(self.activity.attempt(self._find_holders))
 
-    async def _find_holders(self) -> None:
+    async def _find_holders(self) -> float:
         self._holders = await asyncio.to_thread(holders_text, self.address.port)
+        return 0.0
+
+
+class LateEndpoints:
+    """The wait for the endpoints port, which another process still holds.
+
+    The secure port is not held up by it: an old copy of ours gives the endpoints port back last,
+    once its requests are over. `taken` gets the sockets, unless `is_stopping`.
+    """
+
+    def __init__(
+        self, address: Address, taken: Callable[[Sockets], None], is_stopping: Callable[[], bool]
+    ) -> None:
+        self.activity = Activity("endpoints port")
+        self._address = address
+        self._taken = taken
+        self._is_stopping = is_stopping
+        self._told = ""
+        self._tries = 0
+
+    async def run(self) -> None:
+        """Try until it is had."""
+        await self.activity.repeat(self._try, 0.0)
+
+    async def _try(self) -> float:
+        if self._is_stopping():
+            return 0.0
+        try:
+            sockets = bind(self._address.host, self._address.port)
+        except OSError as error:
+            self._tell(str(error.strerror))
+            return _LATE_SECONDS
+        self._taken(sockets)
+        return 0.0
+
+    def _tell(self, fault: str) -> None:
+        """At a change, and every minute."""
+        self._tries += 1
+        if fault != self._told:
+            self._told = fault
+            _LOG.info("Start-up gate: waiting for the endpoints port: %s", fault)
+        elif self._tries % _REMINDER_TRIES == 0:
+            _LOG.info("Start-up gate: still waiting for the endpoints port: %s", fault)

@@ -513,3 +513,14 @@ def test_an_upgrade_asks_anew_each_time() -> None:
         talk.down.data_received(UPGRADE)
         talk.answer()
     assert talk.world.services.memory.recall(UPGRADE, talk.peer, forwarding_handler, 0.0) is None
+
+
+def test_d38_what_breaks_when_the_loop_calls_cuts_the_connection() -> None:
+    """Nobody else would end it: what is raised there reaches only the log."""
+    talk = Talk()
+    talk.down.data_received(DENY * 500)
+    assert talk.loop.timers, "all of it was one turn"
+    del talk.peer
+    with pytest.raises(AttributeError):
+        talk.loop.advance(0)
+    assert talk.transport.done[-1] == "cut"

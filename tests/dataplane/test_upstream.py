@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator
 
 import pytest
@@ -133,6 +134,21 @@ async def test_no_connection_is_told() -> None:
     assert user.cause == f"127.0.0.1:{settings.port}: Connection refused"
     user = await asked(Connector(UpstreamSettings(), Limits()))
     assert user.told == [Failure.NO_UPSTREAM]
+
+
+async def test_d38_a_dial_that_breaks_is_told() -> None:
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(context["message"])
+    )
+
+    def context() -> ssl.SSLContext:
+        raise TypeError("unforeseen")
+
+    settings = UpstreamSettings("https", "127.0.0.1", 1)
+    user = await asked(Connector(settings, Limits(), context=context))
+    assert user.told == [Failure.NO_UPSTREAM]
+    assert reported == ["a dial"]
 
 
 async def test_a_connection_that_takes_too_long_is_told() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -180,6 +181,69 @@ def test_fr64_a_port_is_free_again_right_after_the_end(lab: Lab) -> None:
             client.send(get())
             assert client.answer().status == 200
             assert proxy.stop() == 0
+
+
+# --- FR87: what comes late while the gate waits ---------------------------------------
+
+
+def test_fr87_a_taken_endpoints_port_does_not_hold_up_the_secure_one(lab: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        pages = taken.getsockname()[1]
+        proxy = lab.start(OPEN, "--wait-for-port", f"--proxy-endpoints-port={pages}", is_own=True)
+        proxy.wait_for("Start-up gate: waiting for the endpoints port: cannot listen on ")
+        assert proxy.ask(get()).status == 200
+    proxy.wait_for(f"Listening securely on 127.0.0.1:{pages} for proxy endpoints")
+    with proxy.connect(port=pages) as client:
+        client.send(get("/healthz"))
+        assert client.answer().status == 200
+    assert proxy.stop() == 0
+
+
+def test_fr87_a_signal_ends_the_wait_for_the_endpoints_port(lab: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        pages = taken.getsockname()[1]
+        proxy = lab.start(OPEN, "--wait-for-port", f"--proxy-endpoints-port={pages}", is_own=True)
+        assert proxy.stop() == 0
+
+
+def test_fr87_a_missing_client_ca_keeps_the_gate_closed(lab: Lab, tmp_path: Path) -> None:
+    ca, pages = tmp_path / "ca.crt", free_port()
+    proxy = lab.start(
+        *("--wait-for-port", f"--client-ca-file={ca}", f"--proxy-endpoints-port={pages}"),
+        is_own=True,
+        awaited=[("127.0.0.1", pages)],
+        config={"authorization": {"static": [{"path": "/metrics", "user": {"name": "alice"}}]}},
+    )
+    with proxy.connect(port=pages) as client:
+        client.send(get("/readyz?verbose"))
+        shown = client.answer()
+    assert shown.status == 200
+    assert b"[+]startup-gate ok (waiting: client CA, " in shown.body
+    assert is_refused(proxy)
+    line = f"Start-up gate: waiting for the client CA: {ca}: cannot be read: "
+    assert line in proxy.text()
+    ca.write_bytes((lab.certificates / "client-ca.crt").read_bytes())
+    proxy.wait_for("Start-up gate: open")
+    until(lambda: not is_refused(proxy), "the secure port")
+    assert proxy.ask(get(), "alice").status == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "flags"),
+    [
+        pytest.param("half", ["--wait-for-port"], id="bad, with a gate"),
+        pytest.param(None, [], id="missing, without a gate"),
+    ],
+)
+def test_fr87_any_other_client_ca_fails_at_start_up(
+    lab: Lab, tmp_path: Path, content: str | None, flags: list[str]
+) -> None:
+    ca = tmp_path / "ca.crt"
+    if content is not None:
+        ca.write_text(content)
+    ended = lab.run(f"--client-ca-file={ca}", *flags)
+    assert ended.code == 1
+    assert f"--client-ca-file: {ca}: " in ended.err
 
 
 # --- FR65: both address families ------------------------------------------------------

@@ -409,3 +409,20 @@ def test_fr62_large_bodies_are_no_flood() -> None:
         talk.exchange()
         talk.client.bodies.clear()
     assert talk.transport.done == []
+
+
+@pytest.mark.parametrize("step", ["_settle", "_go_on"])
+def test_d38_what_breaks_when_the_loop_calls_cuts_the_connection(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else would end it: what is raised there reaches only the log."""
+
+    def breaks(_: Http2Connection) -> None:
+        raise TypeError("unforeseen")
+
+    talk = Talk()
+    talk.exchange()
+    monkeypatch.setattr(Http2Connection, step, breaks)
+    with pytest.raises(TypeError):
+        talk.raw(*(head(number, b"/deny") for number in range(1, 2001, 2)))
+    assert talk.transport.done[-1] == "cut"

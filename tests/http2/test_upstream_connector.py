@@ -219,6 +219,21 @@ async def test_no_connection_is_told_to_all_who_wait() -> None:
     assert (await asked(connector)).told == [Failure.NO_UPSTREAM]
 
 
+async def test_d38_a_dial_that_breaks_is_told() -> None:
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(context["message"])
+    )
+
+    def context() -> ssl.SSLContext:
+        raise TypeError("unforeseen")
+
+    dial = dialler(UpstreamSettings("https", "127.0.0.1", 1), Limits(), context)
+    connector = Http2Connector(Limits(), dial, scheme="https")
+    assert (await asked(connector)).told == [Failure.NO_UPSTREAM]
+    assert reported == ["a dial"]
+
+
 async def test_an_upstream_that_speaks_http_1_is_told() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)

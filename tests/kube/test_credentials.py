@@ -132,7 +132,22 @@ async def test_whatever_breaks_a_reading_leaves_the_old_in_use_and_quotes_nothin
     await credentials.current()
     clock.now += 60
     assert await credentials.current() == FIRST
-    assert caplog.messages == ["API server credential: could not be read: RuntimeError"]
+    assert caplog.messages == ["API server credential: unexpected RuntimeError, to be tried again"]
+    assert "s3cret" not in caplog.text
+
+
+async def test_d38_what_cannot_be_renewed_is_used_until_its_own_end() -> None:
+    expiring = ApiServer("https://a", expires_at=570.0)
+    failure = CredentialError("the plugin failed")
+    source = FakeSource(expiring, failure)
+    credentials, clock = keeper(source)
+    assert await credentials.current() == expiring
+    clock.now = 569.9
+    assert await credentials.after_refusal(expiring) == expiring
+    assert source.reads == 2
+    clock.now = 570.0
+    with pytest.raises(CredentialError, match="the plugin failed"):
+        await credentials.current()
 
 
 async def test_without_a_credential_whatever_broke_is_the_reason() -> None:

@@ -594,6 +594,20 @@ async def test_a_judge_of_tokens_may_take_its_time() -> None:
     assert left.result is None
 
 
+async def test_d38_a_judge_that_breaks_refuses() -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    def judge(*_: object) -> None:
+        raise KeyError("unforeseen")
+
+    question = Question()
+    reviewer = Reviewer(FakeClient(), KubeSettings(), judge_tokens=judge)
+    reviewer.run(steps(token("a")), "10.0.0.1", question.done)
+    assert question.result == ([ReviewFailed("the review broke")], 0.0)
+    assert [type(context["exception"]) for context in reported] == [KeyError]
+
+
 # --- D15: the API server is away ------------------------------------------------------------
 
 AWAY = FailedAttempt("the API server answered 503", cause=Cause.AWAY)

@@ -8,7 +8,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from pyrbacproxy.observe.families import Families
-from pyrbacproxy.observe.gauges import Connections, Files, Gauges
+from pyrbacproxy.observe.gauges import Connections, Files, Gauges, Task
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.record import Decided, ExchangeRecord, Outcome, PageShown
 
@@ -19,6 +19,7 @@ GAUGES = Gauges(
     certificate_begins_at=1e9,
     certificate_expires_at=2e9,
     is_gate_open=True,
+    background={"access log": Task(4, is_failing=True)},
     checks={"ping": True, "upstream": False},
     features={"ComponentStatusz": True, "ComponentFlagz": False},
     build={"gitVersion": "v0.1.0", "goVersion": "python3.12.3"},
@@ -27,7 +28,7 @@ GAUGES = Gauges(
     started_at=1234.5,
 )
 NO_PAIR = Gauges(
-    *({}, 0, {}, None, None, False, {}, {}, {}, 0, "kube-rbac-proxy", 0.0),
+    *({}, 0, {}, None, None, False, {}, {}, {}, {}, 0, "kube-rbac-proxy", 0.0),
 )
 
 
@@ -148,6 +149,8 @@ def test_what_is_looked_up() -> None:
     assert value(zero, "kube_rbac_proxy_files_bad", files="client CA") == 1
     assert value(zero, "kube_rbac_proxy_serving_certificate_not_before_timestamp_seconds") == 1e9
     assert value(zero, "kube_rbac_proxy_serving_certificate_expiry_timestamp_seconds") == 2e9
+    assert value(zero, "kube_rbac_proxy_background_failures_total", task="access log") == 4
+    assert value(zero, "kube_rbac_proxy_background_failing", task="access log") == 1
     assert value(zero, "kube_rbac_proxy_startup_gate_open") == 1
     assert value(zero, "kubernetes_healthcheck", name="ping", type="readyz") == 1
     assert value(zero, "kubernetes_healthcheck", name="upstream", type="readyz") == 0

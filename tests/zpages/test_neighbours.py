@@ -56,6 +56,7 @@ def test_z_g10_readyz_lists_every_check_to_everybody(pages: PageLab) -> None:
         "[+]startup-gate ok",
         "[+]upstream ok",
         "[+]apiserver ok",
+        "[+]background ok",
         "[+]shutdown ok",
         "readyz check passed",
     ]

@@ -1,5 +1,6 @@
 """The listeners' flags → addresses and `TlsSettings`."""
 
+import os
 from dataclasses import replace
 
 from pyrbacproxy.config import address
@@ -146,12 +147,34 @@ def http2(options: Options, findings: Findings) -> Http2Limits | None:
 
 
 def _present(options: Options, settings: TlsSettings) -> TlsSettings:
-    """The settings without a pair that may come later, or of which one half may have been meant."""
+    """The settings without what may come later: a pair that is waited for, and with a gate a client
+    CA that is missing; and without a pair of which one half may have been meant.
+    """
+    is_gated = any(
+        (
+            options.texts("wait-for-absent"),
+            options.is_on("wait-for-port"),
+            options.is_on("wait-for-serving-cert"),
+        )
+    )
+    if is_gated and settings.client_ca_file and _is_missing(settings.client_ca_file):
+        settings = replace(settings, client_ca_file="")
     is_whole = bool(settings.certificate_file and settings.key_file)
     is_doubtful = not options.doubtful.isdisjoint(("tls-cert-file", "tls-private-key-file"))
     if (is_whole and options.is_on("wait-for-serving-cert")) or (not is_whole and is_doubtful):
         return replace(settings, certificate_file="", key_file="")
     return settings
+
+
+def _is_missing(path: str) -> bool:
+    """Whether there is no such file, for certain."""
+    try:
+        os.stat(path)  # noqa: PTH116 - Path.exists takes other errors for an absence
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _minimum(options: Options, findings: Findings) -> int:

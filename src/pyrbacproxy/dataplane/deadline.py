@@ -8,11 +8,13 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
+from pyrbacproxy.background import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+
 
 class Deadline:
     """Calls `due` once, when the time last set has come; `set` and `clear` are cheap."""
 
-    __slots__ = ("_armed_for", "_due", "_handle", "_loop", "_when")
+    __slots__ = ("_armed_for", "_due", "_handle", "_loop", "_pause_seconds", "_when")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, due: Callable[[], None]) -> None:
         self._loop = loop
@@ -20,6 +22,7 @@ class Deadline:
         self._when = inf
         self._armed_for = inf
         self._handle: asyncio.TimerHandle | None = None
+        self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def set(self, seconds: float) -> None:
         """Be due in so many seconds, whatever was set before."""
@@ -55,7 +58,14 @@ class Deadline:
             self._arm(self._when)
             return
         self._when = inf
-        self._due()
+        try:
+            self._due()
+        except Exception as error:  # noqa: BLE001 - what was due would never be done
+            self._loop.call_exception_handler({"message": "a deadline", "exception": error})
+            self.set(self._pause_seconds)
+            self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+        else:
+            self._pause_seconds = FIRST_PAUSE_SECONDS
 
 
 class StallWatch:

@@ -101,8 +101,12 @@ class Decisions:
         exchange.record.waited_for = waited_for
         try:
             exchange.decided(verdict)
-        except LocalProtocolError:
-            _LOG.exception("the handler gave a head that cannot be written")
+        except Exception as error:  # noqa: BLE001 - the client would wait for ever
+            is_head = isinstance(error, LocalProtocolError)
+            what = (
+                "the handler gave a head that cannot be written" if is_head else "an answer broke"
+            )
+            _LOG.exception(what)
             exchange.decided(_our_fault())
             return
         if isinstance(verdict, Forward) and usable_until > 0.0:

@@ -192,13 +192,21 @@ class Downstream:
                 left -= self._exchange is None
                 if left < 0:
                     self.pause_reading(Reason.QUEUE)
-                    self._loop.call_soon(self._advance)
+                    self._loop.call_soon(self._advance_later)
                     return
                 self._take(self._queue.take())
         finally:
             self._is_advancing = False
         if self._persistence.is_open:
             self._settle()
+
+    def _advance_later(self) -> None:
+        """Called by the loop, which would leave a connection that failed half served."""
+        try:
+            self._advance()
+        except Exception:
+            self._transport.cut()
+            raise
 
     def _is_next_due(self) -> bool:
         if self._exchange is not None:

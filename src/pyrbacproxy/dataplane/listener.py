@@ -190,7 +190,12 @@ class Listener:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        self.start()
+        try:
+            self.start()
+        except Exception as error:  # noqa: BLE001 - nothing would ever be accepted again
+            self._is_accepting = False
+            self._loop.call_exception_handler({"message": "accepting again", "exception": error})
+            self._retry = self._loop.call_later(_PAUSE_SECONDS, self._try_again)
 
     def _admit(self, connection: socket.socket) -> None:
         self.accepted += 1

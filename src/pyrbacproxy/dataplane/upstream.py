@@ -191,12 +191,18 @@ class Connector:
         try:
             await self._dialler.dial(connection)
         except DialError as error:
-            self._dialled_for.pop(user, None)
-            if user.wants_upstream:
-                user.upstream_failed(error.failure, error.cause)
+            self._tell_failure(user, error.failure, error.cause)
+        except Exception as error:  # noqa: BLE001 - the exchange would wait for ever
+            self.loop.call_exception_handler({"message": "a dial", "exception": error})
+            self._tell_failure(user, Failure.NO_UPSTREAM)
         else:
             self._dialled_for.pop(user, None)
             if user.wants_upstream:
                 user.upstream_ready(connection)
             elif connection.is_open:
                 self.take_back(connection)
+
+    def _tell_failure(self, user: UpstreamUser, failure: Failure, cause: str = "") -> None:
+        self._dialled_for.pop(user, None)
+        if user.wants_upstream:
+            user.upstream_failed(failure, cause)

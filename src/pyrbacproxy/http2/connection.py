@@ -93,7 +93,7 @@ class Http2Connection:
         self._streams.flush()
         if self._reader.is_held:
             self._transport.pause_reading()
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on_later)
 
     def eof_received(self) -> bool:
         """The client sends no more, and so gets no more than what is answered: HTTP/2 needs both
@@ -134,6 +134,14 @@ class Http2Connection:
             self._transport.resume_reading()
             self.data_received(b"")
 
+    def _go_on_later(self) -> None:
+        """Called by the loop, which would leave a connection that failed half served."""
+        try:
+            self._go_on()
+        except Exception:
+            self._transport.cut()
+            raise
+
     def _read(self, data: bytes) -> None:
         is_open = False
         for frame in self._reader.feed(data):
@@ -147,7 +155,17 @@ class Http2Connection:
     # What is waited for
 
     def _turn_ended(self) -> None:
-        """Nothing is left to do for now: set the deadline for what is waited for."""
+        """Nothing is left to do for now: set the deadline for what is waited for.
+
+        Called by the loop, as `_go_on_later`.
+        """
+        try:
+            self._settle()
+        except Exception:
+            self._transport.cut()
+            raise
+
+    def _settle(self) -> None:
         if not self._is_open:
             return
         self._streams.write()

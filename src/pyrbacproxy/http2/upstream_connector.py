@@ -168,6 +168,9 @@ class Http2Connector:
             await self._use(made[0], answer)
         except DialError as error:
             self._fail(error)
+        except Exception as error:  # noqa: BLE001 - the exchanges would wait for ever
+            self.loop.call_exception_handler({"message": "a dial", "exception": error})
+            self._fail(DialError(Failure.NO_UPSTREAM, ""))
 
     async def _use(
         self,

@@ -6,6 +6,7 @@ It neither decides nor remembers answers; trying again is `kube.reviewer`'s.
 import asyncio
 from dataclasses import dataclass
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.kube import review_codec
 from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.credentials import CredentialError, Credentials, source_of
@@ -31,6 +32,11 @@ class ApiClient:
         )
         self._link: Link | None = None
         self._linking = asyncio.Lock()
+
+    @property
+    def activity(self) -> Activity:
+        """The reading of our credential."""
+        return self._credentials.activity
 
     @property
     def generation(self) -> int:

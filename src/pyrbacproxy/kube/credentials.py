@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.egress_proxy import proxy_at
 from pyrbacproxy.kube import tls_context
 from pyrbacproxy.kube.credential_files import digest_of, is_header_text
@@ -72,6 +73,8 @@ class Credentials:
         self._reading: asyncio.Future[ApiServer] | None = None
         # Changes with whom we ask and who vouches for them; not with a renewed credential.
         self.generation = 0
+        # Whatever is raised may quote a secret.
+        self.activity = Activity("API server credential", withholds_text=True)
 
     async def current(self) -> ApiServer:
         """The API server, at most a minute old; raises CredentialError if there never was one."""
@@ -93,9 +96,17 @@ class Credentials:
         self._source.close()
 
     def _known(self) -> ApiServer:
-        if self._server is None:
+        server = self._server
+        # What could not be renewed is good until its own end; what was just read, in any case.
+        is_over = (
+            server is not None
+            and self._problem
+            and server.expires_at is not None
+            and self._wall_clock() >= server.expires_at
+        )
+        if server is None or is_over:
             raise CredentialError(self._problem)
-        return self._server
+        return server
 
     def begin_reading(self, *, is_refused: bool = False) -> asyncio.Future[ApiServer]:
         """Read in a thread, unless that is under way: what the files say is known to all later."""
@@ -115,12 +126,14 @@ class Credentials:
         try:
             server = reading.result()
         except CredentialError as error:
+            self.activity.worked()
             self._keep(str(error))
             return
         except Exception as error:  # noqa: BLE001 -- the loop that calls this has no use for it
-            # Whatever it is, its words may quote a secret.
-            self._keep(f"could not be read: {type(error).__name__}")
+            self._due_at = self._clock() + self.activity.failed(error)
+            self._problem = f"could not be read: {type(error).__name__}"
             return
+        self.activity.worked()
         if self._server is not None and server != self._server:
             _LOG.info("API server credential has changed, connecting anew")
             if _asked(server) != _asked(self._server):

@@ -352,7 +352,11 @@ class _Run(Generic[T]):
                     answer, usable_until = held
                     self._usable_until = min(self._usable_until, usable_until)
                     review = steps.send(answer)
-                held = self._ask(review, self)
+                try:
+                    held = self._ask(review, self)
+                except Exception as error:  # noqa: BLE001 -- in doubt it is not answered
+                    _report("a review broke", error)
+                    held = ReviewFailed("the review broke"), 0.0
                 if held is None:
                     self._waited_for += (type(review).__name__,)
                     return

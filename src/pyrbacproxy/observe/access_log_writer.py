@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.observe.access_log import line
 from pyrbacproxy.observe.flood import RATION
 from pyrbacproxy.observe.line_outlet import MOST_BYTES, LineOutlet
@@ -32,6 +33,7 @@ class AccessLog:
         wall_clock: Callable[[], float],
     ) -> None:
         self.dropped = 0
+        self.activity = Activity("access log")
         self._outlet = outlet
         self._loop = loop
         self._wall_clock = wall_clock
@@ -78,6 +80,10 @@ class AccessLog:
         except OSError as error:
             self._drop(len(self._waiting) - begin, str(error.strerror))
             begin = len(self._waiting)
+        except Exception as error:  # noqa: BLE001 - the lines wait for the next try
+            self._next = self._loop.call_later(self.activity.failed(error), self._flush)
+        else:
+            self.activity.worked()
         self._waiting_bytes -= sum(map(len, self._waiting[:begin]))
         del self._waiting[:begin]
 

@@ -180,6 +180,18 @@ def _state(gauges: Gauges) -> Iterator[Metric]:
         "files",
         {name: files.is_bad for name, files in gauges.files.items()},
     )
+    yield _counter(
+        "background_failures",
+        "Unexpected failures of what runs beside the requests; each is tried again.",
+        "task",
+        {name: task.failures for name, task in gauges.background.items()},
+    )
+    yield _gauge(
+        "background_failing",
+        "1 while the last try of a task failed unexpectedly and what it last achieved is kept.",
+        "task",
+        {name: task.is_failing for name, task in gauges.background.items()},
+    )
     yield _instant(
         "serving_certificate_not_before_timestamp_seconds",
         "When the serving certificate in use begins to be valid, in seconds since the epoch.",

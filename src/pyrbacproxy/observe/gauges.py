@@ -22,6 +22,14 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """Something beside the requests: its unexpected failures since the start; if it works now."""
+
+    failures: int
+    is_failing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Gauges:
     """What is looked up at the moment.
 
@@ -37,6 +45,7 @@ class Gauges:
     certificate_begins_at: float | None
     certificate_expires_at: float | None
     is_gate_open: bool
+    background: Mapping[str, Task]
     checks: Mapping[str, bool]
     features: Mapping[str, bool]
     build: Mapping[str, str]

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.oidc import discovery, key_set
 from pyrbacproxy.oidc.fetch import Fetched, FetchError, fetch
 from pyrbacproxy.oidc.key_set import KeySet
@@ -49,6 +50,7 @@ class Issuer:
         self._waiting: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self.keys: KeySet | None = None
+        self.activity = Activity("OIDC keys")
 
     def newer_keys(self, then: Callable[[], None]) -> bool:
         """Call `then` once the issuer was asked for its keys again, or after 8 s without its word.
@@ -70,7 +72,7 @@ class Issuer:
         loop = asyncio.get_running_loop()
         while True:
             self._is_asking = True
-            seconds = await self._asked()
+            seconds = await self.activity.attempt(self._asked)
             self._is_asking = False
             self._asked_at = loop.time()
             # Whoever came meanwhile has their answer with the others.
@@ -89,7 +91,10 @@ class Issuer:
             self._timer = None
         waiting, self._waiting = self._waiting, []
         for then in waiting:
-            then()
+            try:
+                then()
+            except Exception as error:  # noqa: BLE001 - the others must not wait for it
+                self.activity.failed(error, "a request that waited")
 
     async def _asked(self) -> float:
         """Put newer keys to use, or say why not; the seconds until the next time."""

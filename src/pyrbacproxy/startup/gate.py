@@ -1,7 +1,8 @@
 """The start-up gate: whether the secure port may be taken yet; a state machine over facts and time.
 
-It waits for paths to be gone (a static pod's manifest), for the serving pair, and last for the
-port. Until the port was taken a path that comes back closes it again; afterwards nothing does.
+It waits for paths to be gone (a static pod's manifest), for the serving pair, for a client CA that
+is missing, and last for the port. Until the port was taken a path that comes back closes it again;
+afterwards nothing does.
 """
 
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Reason(Enum):
 
     MANIFEST = "manifest"
     PAIR = "serving certificate"
+    CLIENT_CA = "client CA"
     PORT = "port"
 
 
@@ -100,11 +102,17 @@ class Gate:
         """What it waits for now."""
         return self._obstacles
 
-    def see_files(self, found: tuple[Found, ...], pair_fault: str, now: float) -> None:
-        """The paths that are still there, and what is wrong with the serving pair ("": nothing)."""
+    def see_files(
+        self, found: tuple[Found, ...], pair_fault: str, client_ca_fault: str, now: float
+    ) -> None:
+        """The paths that are still there, and what is wrong with the serving pair and with the
+        client CA ("": nothing).
+        """
         obstacles = [Obstacle(Reason.MANIFEST, _presence(path)) for path in found]
         if pair_fault:
             obstacles.append(Obstacle(Reason.PAIR, f"the serving certificate: {pair_fault}"))
+        if client_ca_fault:
+            obstacles.append(Obstacle(Reason.CLIENT_CA, f"the client CA: {client_ca_fault}"))
         if obstacles:
             self._cleared_at = None
             self._wait_for(tuple(obstacles), now)

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.startup.gate import Found, Gate, GateSettings
 from pyrbacproxy.startup.inotify import FolderEvents
 
@@ -22,9 +23,10 @@ Sockets = list[socket.socket]
 class Watch:
     """Waits at the gate.
 
-    `pair_files` are the serving pair's, whose folders are watched; `load_pair` reads it and tells
-    what is wrong with it, "" for nothing. `bind` takes the port or raises OSError. `prepare` is
-    called, and now and then again, when nothing but the port is left.
+    `pair_files` and `client_ca_file` are those whose folders are watched; `load_pair` reads the
+    serving pair and tells what is wrong with it, "" for nothing, `load_client_ca` the client CA.
+    `bind` takes the port or raises OSError. `prepare` is called, and now and then again, when
+    nothing but the port is left.
     """
 
     def __init__(
@@ -33,18 +35,23 @@ class Watch:
         *,
         pair_files: tuple[str, ...],
         load_pair: Callable[[], str],
+        client_ca_file: str = "",
+        load_client_ca: Callable[[], str] = str,
         bind: Callable[[], Sockets],
         prepare: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.gate = Gate(settings, clock())
+        self.activity = Activity("start-up gate")
         self._settings = settings
         self._load_pair = load_pair
+        self._load_client_ca = load_client_ca
         self._bind = bind
         self._prepare = prepare
         self._prepared_at = -_PREPARE_SECONDS
         self._clock = clock
         paths = (*settings.absent_paths, *(pair_files if settings.waits_for_pair else ()))
+        paths = (*paths, *filter(None, (client_ca_file,)))
         self._folders = tuple(dict.fromkeys(os.path.dirname(path) or "." for path in paths))  # noqa: PTH120 - text in, text out
         self._events: FolderEvents | None = None
         self._has_events = False
@@ -59,16 +66,22 @@ class Watch:
         """
         try:
             while True:
-                sockets = self._look()
+                try:
+                    sockets = self._look()
+                    pause_seconds = 0.0 if sockets is not None else self._pause_seconds()
+                except OSError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - in doubt it stays closed
+                    sockets, pause_seconds = None, self.activity.failed(error)
+                else:
+                    self.activity.worked()
                 for line in self.gate.take_lines():
                     _LOG.info("%s", line)
                 if sockets is not None:
                     return sockets
                 self._give_up_in_time()
-                if self._is_watching():
-                    await self._wait(
-                        self.gate.pause_seconds(self._clock(), has_events=self._has_events)
-                    )
+                if pause_seconds:
+                    await self._wait(pause_seconds)
         finally:
             self._unfollow()
 
@@ -81,7 +94,7 @@ class Watch:
         found = tuple(filter(None, map(still_there, self._settings.absent_paths)))
         pair_fault = self._load_pair() if self._settings.waits_for_pair else ""
         now = self._clock()
-        self.gate.see_files(found, pair_fault, now)
+        self.gate.see_files(found, pair_fault, self._load_client_ca(), now)
         if not self.gate.may_bind:
             return None
         try:
@@ -106,6 +119,12 @@ class Watch:
                 f"--startup-timeout={self._settings.timeout_seconds:g}s is over; "
                 f"still waiting for {self.gate.detail()}"
             )
+
+    def _pause_seconds(self) -> float:
+        """How long nothing is looked at unless the kernel tells of a change; 0: look at once."""
+        if not self._is_watching():
+            return 0.0
+        return self.gate.pause_seconds(self._clock(), has_events=self._has_events)
 
     def _is_watching(self) -> bool:
         """Have the kernel tell of changes; False when it has just begun to: then look again."""
@@ -142,7 +161,11 @@ class Watch:
 
     def _changed(self) -> None:
         if self._events is not None:
-            self._events.drain()
+            try:
+                self._events.drain()
+            except Exception as error:  # noqa: BLE001 - it would be called for ever; files are looked at anyway
+                self.activity.failed(error, "inotify")
+                self._unfollow()
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(_SETTLE_SECONDS, self._settled)

@@ -4,7 +4,6 @@ A context or pool in use is never changed, only replaced: new connections take t
 those that live keep theirs, and a new pool holds for every later request.
 """
 
-import asyncio
 import logging
 import math
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from OpenSSL import SSL
 
+from pyrbacproxy.background import Activity
 from pyrbacproxy.tls.certificate import instant_text, name_text
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, parse_pool, server_context
@@ -28,8 +28,8 @@ class TlsReloader:
 
     Without files (self-signed pair, no client CA) there is nothing to call `on_context` or
     `on_pool` for. `others` are checked at the same interval (the upstream's CA and pair). With
-    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it. `clock` tells
-    the time in epoch seconds.
+    `is_pair_awaited` the serving pair may come later, when `load_pair` finds it; likewise with
+    `is_client_ca_awaited`. `clock` tells the time in epoch seconds.
     """
 
     def __init__(
@@ -40,16 +40,21 @@ class TlsReloader:
         others: Sequence[WatchedFiles] = (),
         *,
         is_pair_awaited: bool = False,
+        is_client_ca_awaited: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._interval_seconds = settings.reload_seconds
+        self.activity = Activity("certificate reload")
         self._watched = list(others)
-        self._awaited: WatchedFiles | None = None
+        # By name: those that may come later.
+        self._awaited: dict[str, WatchedFiles] = {}
         if settings.certificate_file and is_pair_awaited:
-            self._awaited = _serving_pair(settings, on_context, clock)
+            self._awaited[SERVING_PAIR] = _serving_pair(settings, on_context, clock)
         elif settings.certificate_file:
             self._watched.append(_serving_pair(settings, on_context, clock))
-        if settings.client_ca_file:
+        if settings.client_ca_file and is_client_ca_awaited:
+            self._awaited[CLIENT_CA] = _client_ca(settings.client_ca_file, on_pool)
+        elif settings.client_ca_file:
             self._watched.append(_client_ca(settings.client_ca_file, on_pool))
 
     def load(self) -> None:
@@ -62,15 +67,30 @@ class TlsReloader:
 
         Raises TlsFileError.
         """
-        if self._awaited is not None:
-            self._awaited.load()
-            self._watched.append(self._awaited)
-            self._awaited = None
+        self._load_awaited(SERVING_PAIR)
+
+    def load_client_ca(self) -> None:
+        """The same for the client CA."""
+        self._load_awaited(CLIENT_CA)
+
+    def _load_awaited(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited[name].load()
+            self._watched.append(self._awaited.pop(name))
 
     def check(self) -> None:
-        """Put to use what has changed; log what is bad."""
+        """Put to use what has changed; log what is bad.
+
+        Raises an ExceptionGroup, after all files, of what is unforeseen.
+        """
+        unforeseen: list[Exception] = []
         for watched in self._watched:
-            watched.check()
+            try:
+                watched.check()
+            except Exception as error:  # noqa: BLE001 - the other files must not wait for it
+                unforeseen.append(error)
+        if unforeseen:
+            raise ExceptionGroup("files that could not be put to use", unforeseen)
 
     @property
     def watched(self) -> tuple[WatchedFiles, ...]:
@@ -79,13 +99,16 @@ class TlsReloader:
 
     def faults(self) -> dict[str, str]:
         """What is wrong with the newest content of which files; `SERVING_PAIR` is one key."""
-        return {watched.name: watched.fault for watched in self._watched if watched.fault}
+        awaited = dict.fromkeys(self._awaited, "not there yet")
+        return awaited | {one.name: one.fault for one in self._watched if one.fault}
 
     async def run(self) -> None:
         """Check at every interval, until cancelled."""
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            self.check()
+        await self.activity.repeat(self._checked, self._interval_seconds)
+
+    async def _checked(self) -> float:
+        self.check()
+        return self._interval_seconds
 
 
 class _ServingPair:

@@ -62,17 +62,20 @@ class WatchedFiles:
         self._contents = contents
 
     def check(self) -> None:
-        """As `load`, but a fault is logged, once for each change of state."""
+        """As `load`, but a fault is logged, once for each change of state.
+
+        What the content makes `use` raise beyond TlsFileError is kept as a fault, and raised.
+        """
         try:
             self.load()
         except TlsFileError as error:
             if self._fails(str(error)):
                 _LOG.error("Keeping the old %s: %s", self.name, error)
             return
-        except Exception as error:  # noqa: BLE001 -- the old stays, whatever the new has raised
-            if self._fails(f"{', '.join(self._paths)}: {type(error).__name__}: {error}"):
-                _LOG.exception("Keeping the old %s: internal error", self.name)
-            return
+        except Exception as error:
+            # The old stays, whatever the new has raised; the task that checks logs it.
+            self._fails(f"{', '.join(self._paths)}: unexpected {type(error).__name__}")
+            raise
         if self.fault:
             self.fault = ""
             _LOG.info("The %s can be used again", self.name)
