@@ -236,7 +236,9 @@ def _guard(lab: Lab) -> Proxy:
     file = lab.world.folder / "guard.crt"
     file.write_bytes(ROOT.pem + RENEWED.pem)
     flags = (ALONE, f"--client-ca-file={file}", "--auth-header-fields-enabled")
-    return lab.start(*flags, config=RULES)
+    proxy = lab.start(*flags, config=RULES)
+    proxy.wait_for("Listening securely on")
+    return proxy
 
 
 def test_fr71_a_stranger_whose_name_cannot_be_read_gets_a_401_and_one_line(

@@ -145,10 +145,7 @@ def test_fr96_a_rule_that_never_matches_is_warned_about(lab: Lab) -> None:
     text = proxy.text()
     told = [[line for line in warnings(text) if f"static[{number}]" in line] for number in range(4)]
     assert [len(lines) for lines in told] == [1, 1, 1, 0]
-    for lines, given, meant in zip(
-        told, ("GET", "/metrics/", "metrics"), ("get", "/metrics", "/metrics"), strict=False
-    ):
-        assert given in lines[0]
+    for lines, meant in zip(told, ("get", "/metrics", "/metrics"), strict=False):
         assert re.search(f"(?<![a-z/]){meant}(?![a-z/])", lines[0]), lines[0]
 
 
@@ -298,10 +295,10 @@ def test_fr87_a_taken_endpoints_port_is_waited_for(lab: Lab, tmp_path: Path) -> 
 
 
 def answers(proxy: Proxy, port: int) -> bool:
-    """Whether the port serves by now."""
+    """Whether the port serves by now, if only a refusal."""
     assert proxy.process.poll() is None, proxy.text()
     try:
-        return page(proxy, port, "/healthz").status == 200
+        return page(proxy, port, "/healthz").status in {200, 401}
     except ConnectionRefusedError:
         return False
 
@@ -394,7 +391,7 @@ def test_fr80_an_upgrade_over_h2c_is_counted(lab: Lab) -> None:
 # --- FR94: an upstream that never answers -------------------------------------------------
 
 
-THIRTY = re.compile(r"\b30(\.0*)? ?s")
+THIRTY = re.compile(r"\b30(\.\d+)? ?s")
 
 
 @pytest.fixture(scope="module")
@@ -482,6 +479,14 @@ def test_fr95_an_api_server_that_is_configured_and_fails_is_a_500(lab: Lab) -> N
 # --- FR99: a refusal is a line ------------------------------------------------------------
 
 
+@pytest.fixture(name="quiet")
+def _quiet(lab: Lab) -> Proxy:
+    """At the default level, and with nothing more to say about its start."""
+    proxy = lab.start(is_own=True)
+    proxy.wait_for("Listening securely on")
+    return proxy
+
+
 def line_of(proxy: Proxy, mark: int, *words: str) -> str:
     """The one line since `mark` with all these words."""
 
@@ -494,20 +499,19 @@ def line_of(proxy: Proxy, mark: int, *words: str) -> str:
     return lines[0]
 
 
-def test_fr99_a_denied_request_is_one_line_with_all_that_decided(lab: Lab) -> None:
-    proxy = lab.start(is_own=True)
+def test_fr99_a_denied_request_is_one_line_with_all_that_decided(lab: Lab, quiet: Proxy) -> None:
     lab.api.on_access = lambda _: DENIED
-    mark = len(proxy.text())
+    mark = len(quiet.text())
     query = f"access_token={lab.token()}"  # no secret may be logged
-    assert proxy.ask(get(f"/some/path?{query}"), "alice").status == 403
-    line = line_of(proxy, mark, "/some/path")
+    assert quiet.ask(get(f"/some/path?{query}"), "alice").status == 403
+    line = line_of(quiet, mark, "/some/path")
     for word in ("403", "127.0.0.1", "alice", "g1", "g2", "get"):
         assert re.search(rf"\b{re.escape(word)}\b", line), (word, line)
     assert re.search("(?i)api.?server|access.?review", line), line
-    assert len(proxy.text()[mark:].splitlines()) == 1
-    with http2(proxy, certificate="alice") as connection:
+    assert len(quiet.text()[mark:].splitlines()) == 1
+    with http2(quiet, certificate="alice") as connection:
         assert connection.ask(request("/over/http2")).status == 403
-    assert "403" in line_of(proxy, mark, "/over/http2")
+    assert "403" in line_of(quiet, mark, "/over/http2")
 
 
 def test_fr99_the_attributes_that_were_asked_are_in_the_line(lab: Lab) -> None:
@@ -520,12 +524,11 @@ def test_fr99_the_attributes_that_were_asked_are_in_the_line(lab: Lab) -> None:
     assert "monitoring" in line
 
 
-def test_fr99_a_refused_certificate_is_named_by_subject_issuer_and_cause(lab: Lab) -> None:
-    proxy = lab.start(is_own=True)
+def test_fr99_a_refused_certificate_is_named_by_subject_issuer_and_cause(quiet: Proxy) -> None:
     for who, issuer in {"stranger": "other-ca", "expired": "client-ca"}.items():
-        mark = len(proxy.text())
-        assert proxy.ask(get(f"/{who}-path"), who).status == 401
-        line = line_of(proxy, mark, f"/{who}-path")
+        mark = len(quiet.text())
+        assert quiet.ask(get(f"/{who}-path"), who).status == 401
+        line = line_of(quiet, mark, f"/{who}-path")
         for word in ("401", "127.0.0.1", "alice", issuer, "get"):
             assert re.search(rf"\b{re.escape(word)}\b", line), (word, line)
         if who == "expired":
@@ -533,39 +536,37 @@ def test_fr99_a_refused_certificate_is_named_by_subject_issuer_and_cause(lab: La
 
 
 def test_fr99_a_request_without_credentials_and_one_with_a_bad_token_are_a_line_each(
-    lab: Lab,
+    lab: Lab, quiet: Proxy
 ) -> None:
     """That no token is in them is asserted after each test."""
-    proxy = lab.start(is_own=True)
     token = lab.token(refused("no such token"))
     for path, lines in {"/bare": (), "/token": (bearer(token),)}.items():
-        mark = len(proxy.text())
-        assert proxy.ask(get(path, *lines)).status == 401
-        line = line_of(proxy, mark, path)
+        mark = len(quiet.text())
+        assert quiet.ask(get(path, *lines)).status == 401
+        line = line_of(quiet, mark, path)
         assert "401" in line
         assert "127.0.0.1" in line
         assert re.search(r"\bget\b", line)
     assert "no such token" in line
 
 
-def test_fr99_lines_are_limited_by_kind_and_peer(lab: Lab) -> None:
+def test_fr99_lines_are_limited_by_kind_and_peer(lab: Lab, quiet: Proxy) -> None:
     """A flood of one kind from one peer hides neither another kind nor another peer."""
-    proxy = lab.start(is_own=True)
     lab.api.on_access = lambda _: DENIED
     began_at = time.monotonic()
-    with connected(proxy, "127.0.0.2") as flood:
+    with connected(quiet, "127.0.0.2") as flood:
         for number in range(300):
             flood.send(get(f"/flood/{number}"))
             assert flood.answer().status == 401
             if number == 290:
-                assert proxy.ask(get("/other-peer")).status == 401
-                with connected(proxy, "127.0.0.2", "alice") as other:
+                assert quiet.ask(get("/other-peer")).status == 401
+                with connected(quiet, "127.0.0.2", "alice") as other:
                     other.send(get("/other-kind"))
                     assert other.answer().status == 403
     seconds = int(time.monotonic() - began_at) + 2
-    line_of(proxy, 0, "/other-peer", "401")
-    line_of(proxy, 0, "/other-kind", "403")
-    assert 0 < proxy.text().count("/flood/") <= 10 * seconds
+    line_of(quiet, 0, "/other-peer", "401")
+    line_of(quiet, 0, "/other-kind", "403")
+    assert 0 < quiet.text().count("/flood/") <= 10 * seconds
 
 
 def test_fr99_a_failure_of_the_api_server_names_its_address(lab: Lab) -> None:
