@@ -69,6 +69,9 @@ class SideTape:
     def close(self) -> None:
         self.done.append("close")
 
+    def linger(self) -> None:
+        self.done.append("linger")
+
     def cut(self) -> None:
         self.done.append("cut")
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from pyrbacproxy.dataplane.connection import Connection
+from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
@@ -35,6 +36,7 @@ class ClientTransport(Connection):
         self._inner: Inner | None = None
         self._is_deaf = False
         self._swallowed_bytes = 0
+        self._lingering = Deadline(loop, self.close)
         self._has_ended = False
         # Why we closed it at once, if we did.
         self._failure: Failure | None = None
@@ -63,6 +65,7 @@ class ClientTransport(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """TCP is gone."""
         super().connection_lost(exc)
+        self._lingering.cancel()
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.connection_lost(self._failure)
@@ -99,17 +102,15 @@ class ClientTransport(Connection):
         return True
 
     def linger(self) -> None:
-        """End the sending; what the client still sends is not even looked at.
+        """End the sending, and close when the client ends its own, or after `linger_seconds`.
 
-        Too much of it closes the connection. To be followed by `close` after a while. Closing at
+        What the client still sends is discarded; too much of it closes the connection. Closing at
         once, with bytes unread, would send a reset that can overtake the last answer (RFC 9112
         §9.6).
         """
-        self._is_deaf = True
-        if self._transport is not None:
+        if self._transport is not None and not self._is_deaf:
             self._say_goodbye(self._transport)
-            self._transport.resume_reading()
-            self._transport.write_eof()
+            self._linger(self._transport)
 
     def close(self) -> None:
         """Flush and close."""
@@ -154,10 +155,21 @@ class ClientTransport(Connection):
         if self._has_ended:
             return
         self._has_ended = True
-        if self._inner is None:
+        if self._is_deaf:
+            self.close()
+        elif self._inner is None:
             self.abort()
         elif not self._inner.eof_received():
             self.close()
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        self._is_deaf = True
+        if self._has_ended:
+            self.close()
+            return
+        transport.resume_reading()
+        transport.write_eof()
+        self._lingering.set(self._limits.linger_seconds)
 
     def _swallow(self, data: bytes) -> None:
         self._swallowed_bytes += len(data)

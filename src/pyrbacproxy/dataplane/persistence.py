@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.request_queue import RequestQueue
-from pyrbacproxy.dataplane.sinks import Transport
+from pyrbacproxy.dataplane.sinks import Side
 
 
 class Persistence:
@@ -34,7 +34,7 @@ class Persistence:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Side,
         queue: RequestQueue,
         limits: Limits,
         *,
@@ -98,11 +98,8 @@ class Persistence:
         """Our last word is said, but the client may still be talking."""
         self.is_open = False
         self._queue.clear()
+        self._deadline.clear()
         self._transport.linger()
-        if self.has_ended:
-            self.close()
-        else:
-            self._deadline.set(self._limits.linger_seconds)
 
     def cut(self) -> None:
         """The client is to see that the end is missing."""

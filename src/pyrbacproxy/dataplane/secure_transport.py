@@ -137,7 +137,10 @@ class SecureTransport(ClientTransport):
             transport.writelines(goodbye)
 
     def _refuse(self, transport: asyncio.Transport, error: TlsError) -> None:
-        """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close."""
+        """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close.
+
+        Before there is an exchange the client gets time to read it: it may still be sending.
+        """
         _LOG.log(_V2, "TLS handshake error from %s: %s", self.peer_address, error)
         last = b"".join(self._engine.outgoing())
         is_plain = isinstance(error, PlainHttpError)
@@ -146,7 +149,11 @@ class SecureTransport(ClientTransport):
             last += PlainHttpError.ANSWER
         if last:
             transport.write(last)
-        self._shut(transport)
+        if self._inner is None:
+            self._handshake.cancel()
+            self._linger(transport)
+        else:
+            self._shut(transport)
 
     def _handshake_is_late(self) -> None:
         _LOG.log(_V2, "TLS handshake error from %s: too slow", self.peer_address)

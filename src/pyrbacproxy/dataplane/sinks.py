@@ -87,16 +87,12 @@ class Side(Protocol):
         """Flush and close."""
         ...
 
-    def cut(self) -> None:
-        """Close so that the end is seen to be missing."""
+    def linger(self) -> None:
+        """End the sending, discard what still comes for a while, then close."""
         ...
 
-
-class Transport(Side, Protocol):
-    """A client's connection, as whoever serves it needs it."""
-
-    def linger(self) -> None:
-        """End the sending and swallow what still comes, until closed."""
+    def cut(self) -> None:
+        """Close so that the end is seen to be missing."""
         ...
 
 

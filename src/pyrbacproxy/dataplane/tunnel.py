@@ -106,7 +106,8 @@ class Tunnel:
             return
         self._end(None if lost.has_ended else failure)
         if lost.has_ended:
-            lost.other.close()
+            # It may still be sending, and must not lose what it was sent by a reset.
+            lost.other.linger()
         else:
             lost.other.cut()
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Transport
+from pyrbacproxy.dataplane.sinks import Side
 from pyrbacproxy.http2.budget import Budget
 from pyrbacproxy.http2.engine import Engine
 from pyrbacproxy.http2.errors import Code, ConnectionFaultError
@@ -49,7 +49,7 @@ class Http2Connection:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Side,
         services: Services,
         limits: Http2Limits,
         *,
@@ -170,9 +170,7 @@ class Http2Connection:
 
     def _due(self) -> None:
         """The deadline has come."""
-        if self._patience.waits is Waits.LINGERING:
-            self._close()
-        elif self._patience.waits in (Waits.IDLE, Waits.FIRST):
+        if self._patience.waits in (Waits.IDLE, Waits.FIRST):
             self._say_goodbye()
             self._close()
         else:
@@ -191,13 +189,13 @@ class Http2Connection:
         self._end()
         self._engine.go_away(code)
         self._streams.write()
-        self._transport.linger()
-        self._patience.wait(Waits.LINGERING)
+        self._close()
 
     def _close(self) -> None:
+        """Let the client read our last word, though it may be opening more streams."""
         self._end()
         self._patience.wait(Waits.NOTHING)
-        self._transport.close()
+        self._transport.linger()
 
     def _end(self, failure: Failure | None = None) -> None:
         self._is_open = False
