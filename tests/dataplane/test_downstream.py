@@ -4,7 +4,7 @@ import pytest
 
 from pyrbacproxy.dataplane.downstream import Downstream
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
+from pyrbacproxy.dataplane.sinks import Released, UpstreamUser, Use
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import Failure, Outcome
@@ -540,3 +540,36 @@ def test_an_upgrade_asks_anew_each_time() -> None:
         talk.down.data_received(UPGRADE)
         talk.answer()
     assert talk.world.services.memory.recall(UPGRADE, talk.peer, forwarding_handler, 0.0) is None
+
+
+# --- D52: what the connection is used for ----------------------------------------------
+
+
+def used(talk: Talk) -> Use:
+    return talk.down.use
+
+
+def test_d52_a_connection_is_new_until_its_first_request_and_idle_between_two() -> None:
+    talk = Talk()
+    assert used(talk) is Use.NEW
+    talk.down.data_received(GET[:5])
+    assert used(talk) is Use.NEW
+    talk.down.data_received(GET[5:])
+    assert used(talk) is Use.BUSY
+    assert len(list(talk.down.awaiting())) == 1
+    talk.answer()
+    assert used(talk) is Use.IDLE
+    assert list(talk.down.awaiting()) == []
+    talk.down.pause_writing()
+    assert used(talk) is Use.BUSY
+    talk.down.resume_writing()
+    talk.down.data_received(GET[:5])
+    assert used(talk) is Use.BUSY
+    talk.down.say_goodbye()
+    assert talk.transport.done == []
+
+
+def test_d52_what_is_closing_is_not_idle() -> None:
+    talk = Talk()
+    talk.down.data_received(b"nonsense\r\n\r\n")
+    assert used(talk) is Use.BUSY

@@ -6,6 +6,7 @@ import pytest
 from hpack.hpack import Encoder
 
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Use
 from pyrbacproxy.http2.connection import Http2Connection
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import PREFACE, Frame
@@ -407,3 +408,32 @@ def test_fr62_large_bodies_are_no_flood() -> None:
         talk.exchange()
         talk.client.bodies.clear()
     assert talk.transport.done == []
+
+
+# --- D52: what the connection is used for ----------------------------------------------
+
+
+def used(talk: Talk) -> Use:
+    return talk.connection.use
+
+
+def test_d52_a_connection_is_new_until_its_first_stream_and_idle_without_one() -> None:
+    talk = greeted()
+    assert used(talk) is Use.NEW
+    talk.ask()
+    assert used(talk) is Use.BUSY
+    assert len(list(talk.connection.awaiting())) == 1
+    talk.answer()
+    assert used(talk) is Use.IDLE
+    assert list(talk.connection.awaiting()) == []
+    talk.connection.data_received(bytes(PING)[:5])
+    assert used(talk) is Use.BUSY
+
+
+def test_d52_it_says_goodbye_and_opens_no_more_streams() -> None:
+    talk = greeted()
+    talk.ask(b"/deny")
+    talk.connection.say_goodbye()
+    talk.listen()
+    assert talk.client.goaways == [Code.NO_ERROR]
+    assert used(talk) is Use.IDLE

@@ -4,14 +4,14 @@ It serves an `Inner` with plaintext and looks like a transport to it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyrbacproxy.dataplane.connection import Connection
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Inner
-from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
-from pyrbacproxy.record import Failure
+from pyrbacproxy.dataplane.sinks import Inner, Use
+from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close, unread_bytes
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 
 class ClientTransport(Connection):
@@ -128,6 +128,39 @@ class ClientTransport(Connection):
 
     # What the listener sees
 
+    @property
+    def use(self) -> Use:
+        """What the connection is used for; one that is closing is busy."""
+        if self._is_deaf:
+            return Use.BUSY
+        return Use.NEW if self._inner is None else self._inner.use
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no byte is under way in either direction.
+
+        Of one that has asked for nothing only those count that the loop is about to read: it could
+        begin what it never ends, or not take what would let us read on.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if self.use is Use.NEW:
+            return not (transport.is_reading() and unread_bytes(transport))
+        return self._is_between_messages(transport) and not unread_bytes(transport)
+
+    def make_way(self) -> None:
+        """Close, for another connection takes its place; it is not busy."""
+        if self._inner is None:
+            self.abort()
+            return
+        self._inner.say_goodbye()
+        self.close()
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """The exchanges that have a request at the upstream and no answer yet."""
+        return () if self._inner is None else self._inner.awaiting()
+
     def cut_off(self) -> None:
         """Close at once: we end, and its time is over."""
         self._failure = Failure.CUT_AT_SHUTDOWN
@@ -161,6 +194,9 @@ class ClientTransport(Connection):
             self.abort()
         elif not self._inner.eof_received():
             self.close()
+
+    def _is_between_messages(self, transport: asyncio.Transport) -> bool:
+        return not transport.get_write_buffer_size()
 
     def _linger(self, transport: asyncio.Transport) -> None:
         self._is_deaf = True

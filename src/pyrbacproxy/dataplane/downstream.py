@@ -1,7 +1,7 @@
 """Plaintext towards the client: parser, timers, keep-alive, queue; one exchange after the other."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from pyrbacproxy.dataplane.decisions import Decisions
@@ -13,7 +13,7 @@ from pyrbacproxy.dataplane.persistence import Persistence
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Released, Side
+from pyrbacproxy.dataplane.sinks import Ending, Released, Side, Use
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import RequestHead
@@ -74,6 +74,23 @@ class Downstream:
         self.is_write_paused = False
 
     # sinks.Inner
+
+    @property
+    def use(self) -> Use:
+        """What the connection is used for."""
+        if self._exchange is not None or self._queue or not self._persistence.is_open:
+            return Use.BUSY
+        if not self._persistence.has_served:
+            return Use.NEW
+        return Use.IDLE if self._queue.is_idle and not self.is_write_paused else Use.BUSY
+
+    def say_goodbye(self) -> None:
+        """HTTP/1.1 has no word for it outside an answer."""
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """The exchange, if it waits for the upstream's answer."""
+        exchange = self._exchange
+        return (exchange.record,) if exchange is not None and exchange.is_awaiting else ()
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""

@@ -175,6 +175,11 @@ class Exchange:
     # The upstream's events
 
     @property
+    def is_awaiting(self) -> bool:
+        """Whether the upstream has the request's head and has not answered."""
+        return self.response_side.state is _AWAITING
+
+    @property
     def wants_upstream(self) -> bool:
         """Whether a connection is still waited for."""
         return self.response_side.state is _CONNECTING

@@ -136,6 +136,9 @@ class SecureTransport(ClientTransport):
         if goodbye:
             transport.writelines(goodbye)
 
+    def _is_between_messages(self, transport: asyncio.Transport) -> bool:
+        return super()._is_between_messages(transport) and not self._engine.has_partial_record
+
     def _refuse(self, transport: asyncio.Transport, error: TlsError) -> None:
         """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close.
 
