@@ -4,12 +4,16 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /build
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY src src
+# What /version shows; there is no git here.
+ARG COMMIT=
+ARG TREE_STATE=
 # unchecked-hash: a root that is read-only can't refresh bytecode, and no start pays for a look at the sources.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     python -m venv --without-pip /opt/pyrbacproxy \
-    && pip --python /opt/pyrbacproxy/bin/python install --no-cache-dir --no-compile . \
+    && PYRBACPROXY_COMMIT="${COMMIT}" PYRBACPROXY_TREE_STATE="${TREE_STATE}" \
+        pip --python /opt/pyrbacproxy/bin/python install --no-cache-dir --no-compile . \
     && /opt/pyrbacproxy/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/pyrbacproxy/lib
 
 FROM ${BASE}

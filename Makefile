@@ -96,7 +96,9 @@ bench: setup
 	$(BIN)/python -m benchmarks $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)
 
 image:
-	docker build --tag pyrbacproxy .
+	docker build --tag pyrbacproxy \
+		--build-arg "COMMIT=$$(git rev-parse HEAD)" \
+		--build-arg "TREE_STATE=$$(test -z "$$(git status --porcelain)" && echo clean || echo dirty)" .
 
 # One file for a node without Python: build/pyrbacproxy.
 binary: setup

@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -18,7 +19,9 @@ from pyrbacproxy.authz.static import StaticRule
 from pyrbacproxy.endpoints import (
     UpstreamWatch,
     WatchedClient,
+    build_facts,
     endpoints_handler,
+    go_platform,
     running_program,
     serving_certificate,
     shutdown,
@@ -203,3 +206,29 @@ def test_the_last_exchange_says_whether_the_upstream_is_there() -> None:
         faults.append(watch.fault)
     said = "upstream refused the connection (up:1: why), at the last request"
     assert faults == ["", said, said, ""]
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [("x86_64", "amd64"), ("aarch64", "arm64"), ("i686", "386"), ("ppc64le", "ppc64le")],
+)
+def test_fr89_the_platform_is_named_as_in_go(machine: str, expected: str) -> None:
+    assert go_platform("linux", machine) == f"linux/{expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (None, {}),
+        ("{", {}),
+        ("[]", {}),
+        ('{"gitCommit": "c0ffee", "gitTreeState": "", "buildDate": 7}', {"gitCommit": "c0ffee"}),
+    ],
+)
+def test_fr89_what_a_build_did_not_know_is_absent(
+    tmp_path: Path, text: str | None, facts: dict[str, str]
+) -> None:
+    path = tmp_path / "build.json"
+    if text is not None:
+        path.write_text(text)
+    assert build_facts(path) == facts

@@ -5,7 +5,9 @@ takes out what ties them to the machine that built them, and packs all into the 
 """
 
 import hashlib
+import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -39,6 +41,7 @@ def main() -> int:
         return 0
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
+    (WORK / "build.json").write_text(json.dumps(facts()))
     gather()
     loader = add_c_library()
     detach()
@@ -50,9 +53,16 @@ def main() -> int:
 def made_of() -> str:
     """What the binary depends on: our files, this Python, what is installed for it."""
     files = sorted([*SOURCE.rglob("*.py"), *HERE.iterdir()])
+    known = [f"{name} {value}" for name, value in facts().items() if name != "buildDate"]
     contents = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.is_file()]
     installed = sorted(f"{one.name} {one.version}" for one in metadata.distributions())
-    return "\n".join([sys.version, *installed, *map(str, files), *contents])
+    return "\n".join([sys.version, *known, *installed, *map(str, files), *contents])
+
+
+def facts() -> dict[str, str]:
+    """What /version shows of this build, as a wheel knows it."""
+    known: dict[str, str] = runpy.run_path(str(SOURCE.parent / "setup.py"))["build_facts"]()
+    return known
 
 
 def run(*words: str | Path) -> str:

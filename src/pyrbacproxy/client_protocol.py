@@ -9,7 +9,7 @@ from pyrbacproxy.dataplane.downstream import Downstream
 from pyrbacproxy.dataplane.peer_source import PeerSource
 from pyrbacproxy.dataplane.secure_transport import SecureTransport
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Inner, Transport
+from pyrbacproxy.dataplane.sinks import Inner, Side
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.peer import Peer
@@ -67,7 +67,7 @@ class ClientProtocol:
 
     def _http2_connection(
         self,
-        transport: Transport,
+        transport: Side,
         services: Services,
         limits: Http2Limits,
         peer: Callable[[], Peer],

@@ -4,11 +4,13 @@ The checks only look at what is known anyway: none connects to anything, so that
 whatever is down.
 """
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
@@ -29,6 +31,20 @@ from pyrbacproxy.reviews import Answer, Review, ReviewFailed
 
 if TYPE_CHECKING:
     from pyrbacproxy.admin.pages import Page
+
+# What a build knew of itself: a JSON object that setup.py writes beside this module.
+BUILD_FILE = Path(__file__).with_name("build.json")
+_BUILD_KEYS = ("gitCommit", "gitTreeState", "buildDate")
+# GOARCH, where it differs from the kernel's name for the machine.
+_GO_MACHINES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv6l": "arm",
+    "armv7l": "arm",
+    "i386": "386",
+    "i686": "386",
+    "loongarch64": "loong64",
+}
 
 
 def endpoints_handler(
@@ -148,6 +164,27 @@ def running_program(settings: PageSettings) -> Program:
         version=settings.version,
         language="python" + ".".join(map(str, sys.version_info[:3])),
         implementation=sys.implementation.name,
-        platform=f"{sys.platform}/{os.uname().machine}",
+        platform=go_platform(sys.platform, os.uname().machine),
         started_at=process_started_at(),
+        build=build_facts(BUILD_FILE),
     )
+
+
+def go_platform(system: str, machine: str) -> str:
+    """`GOOS/GOARCH`, as Kubernetes' components name where they run."""
+    return f"{system}/{_GO_MACHINES.get(machine, machine)}"
+
+
+def build_facts(path: Path) -> dict[str, str]:
+    """The facts in a build's file that are there, in the order of version.Info.
+
+    A page about ourselves is no reason not to start: a file that is missing or odd says nothing.
+    """
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(facts, dict):
+        return {}
+    known = {key: facts.get(key) for key in _BUILD_KEYS}
+    return {key: value for key, value in known.items() if isinstance(value, str) and value}

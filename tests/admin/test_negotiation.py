@@ -130,10 +130,23 @@ def test_z_b40_the_406_for_who_takes_nothing_we_have() -> None:
     assert response.body.decode() == (
         '{\n  "kind": "Status",\n  "apiVersion": "v1",\n  "metadata": {},\n'
         '  "status": "Failure",\n  "message": "only the following media types are accepted: '
-        'application/json, application/yaml, text/plain",\n  "reason": "NotAcceptable",\n'
+        "application/json;g=config.k8s.io;v=v1beta1;as=Statusz, "
+        "application/yaml;g=config.k8s.io;v=v1beta1;as=Statusz, "
+        "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz, "
+        "application/yaml;g=config.k8s.io;v=v1alpha1;as=Statusz, "
+        'text/plain",\n  "reason": "NotAcceptable",\n'
         '  "code": 406\n}'
     )
     assert response.headers.get(b"content-type") == b"application/json"
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_fr101_what_the_406_names_is_taken(kind: str) -> None:
+    message = json.loads(answered(kind, (b"Accept", b"application/json")).body)["message"]
+    named = message.removeprefix("only the following media types are accepted: ").split(", ")
+    assert len(named) == 5
+    for media in named:
+        assert answered(kind, (b"Accept", media.encode())).status == 200
 
 
 def test_z_b41_the_406_in_compact_json() -> None:

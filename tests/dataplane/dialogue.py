@@ -11,7 +11,7 @@ from pyrbacproxy.dataplane.heads import Destination, Heads
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Inner, Piece, Released, UpstreamUser
+from pyrbacproxy.dataplane.sinks import Ending, Inner, Piece, Released, UpstreamUser, Use
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
 from pyrbacproxy.http1.framing import NO_BODY, Framing, Kind
 from pyrbacproxy.http1.head import Headers, RequestHead
@@ -69,6 +69,9 @@ class SideTape:
     def close(self) -> None:
         self.done.append("close")
 
+    def linger(self) -> None:
+        self.done.append("linger")
+
     def cut(self) -> None:
         self.done.append("cut")
 
@@ -80,6 +83,13 @@ class InnerTape:
         self.heard = b""
         self.told: list[str] = []
         self.stays_open = stays_open
+        self.use = Use.IDLE
+
+    def say_goodbye(self) -> None:
+        self.told.append("goodbye")
+
+    def awaiting(self) -> list[ExchangeRecord]:
+        return []
 
     def data_received(self, data: bytes) -> None:
         self.heard += data

@@ -90,6 +90,23 @@ def test_lingering_hears_no_more_until_it_is_closed() -> None:
     assert talk.tcp.done == ["resume", "eof", "close"]
 
 
+def test_fr79_lingering_ends_with_the_client_s_end_or_after_a_while() -> None:
+    talk = Talk()
+    talk.client.linger()
+    talk.loop.advance(1.1)
+    assert talk.tcp.done == ["resume", "eof", "close"]
+    talk = Talk()
+    talk.client.linger()
+    talk.client.eof_received()
+    assert talk.tcp.done == ["resume", "eof", "close"]
+    talk = Talk(stays_open=True)
+    talk.client.eof_received()
+    talk.client.linger()
+    assert talk.tcp.done == ["close"]
+    talk.client.connection_lost(None)
+    assert talk.loop.timers == []
+
+
 def test_lingering_does_not_swallow_without_end() -> None:
     talk = Talk()
     talk.client.linger()

@@ -4,7 +4,7 @@ import pytest
 
 from pyrbacproxy.dataplane.downstream import Downstream
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Released, UpstreamUser
+from pyrbacproxy.dataplane.sinks import Released, UpstreamUser, Use
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import Failure, Outcome
@@ -25,13 +25,6 @@ UPGRADE = b"GET /x HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: echo\r\nHost: h\r
 DENY = b"GET /deny HTTP/1.1\r\nHost: h\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"
 CHUNKS = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-class TransportTape(SideTape):
-    """What the client was sent, and what became of its connection."""
-
-    def linger(self) -> None:
-        self.done.append("linger")
 
 
 class Users:
@@ -59,7 +52,7 @@ class Talk:
         self.world = World(limits=limits or Limits(), clock=self.loop.time)
         self.connector = Users()
         self.world.services.connector = self.connector
-        self.transport = TransportTape()
+        self.transport = SideTape()
         self.peer = Peer("192.0.2.1")
         self.down = Downstream(
             self.transport,
@@ -157,8 +150,6 @@ def test_a_body_too_long_to_be_drained_ends_in_lingering() -> None:
     assert talk.transport.done == ["linger"]
     talk.down.data_received(GET)
     assert talk.statuses == [401]
-    talk.loop.advance(1.1)
-    assert talk.transport.done == ["linger", "close"]
 
 
 @pytest.mark.parametrize("before", [b"", DENY], ids=["first", "after another"])
@@ -263,8 +254,6 @@ def test_a_refused_body_that_does_not_come_ends_the_connection() -> None:
     talk.loop.advance(5.1)
     assert talk.statuses == [401]
     assert talk.transport.done[-1] == "linger"
-    talk.loop.advance(1.1)
-    assert talk.transport.done[-1] == "close"
 
 
 def test_a_body_that_stalls_is_given_up_unless_the_upstream_holds_it() -> None:
@@ -298,14 +287,51 @@ def test_an_idle_client_that_ends_is_gone() -> None:
     assert not Talk().down.eof_received()
 
 
-def test_a_client_that_ends_in_its_request_is_gone() -> None:
+@pytest.mark.parametrize("head", [POST, CHUNKS])
+def test_fr79_a_client_that_ends_in_its_request_gets_an_answer(head: bytes) -> None:
     talk = Talk()
-    talk.down.data_received(POST + b"a")
+    talk.down.data_received(head + b"1")
     assert not talk.down.eof_received()
     assert talk.connector.upstreams[0].done == ["close"]
-    assert talk.transport.done == ["cut"]
-    assert talk.world.records[0].failure == "client gone"
+    assert talk.hear().startswith(b"HTTP/1.1 400 ")
+    assert talk.transport.done == ["linger"]
+    assert talk.world.records[0].failure == "malformed request body"
     assert not talk.down.eof_received()
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["refused", "answered early"])
+def test_fr79_a_client_that_ends_in_an_unwanted_body_keeps_its_answer(*, is_begun: bool) -> None:
+    talk = Talk()
+    head = b"POST /%s HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na"
+    talk.down.data_received(head % (b"x" if is_begun else b"deny"))
+    if is_begun:
+        talk.answer()
+    assert not talk.down.eof_received()
+    assert talk.statuses == [200 if is_begun else 401]
+    assert talk.transport.done[-1] == "linger"
+
+
+def test_fr79_an_answer_on_its_way_goes_on_when_the_client_ends_in_its_body() -> None:
+    talk = Talk()
+    talk.down.data_received(POST + b"a")
+    user = talk.connector.users[0]
+    user.response(received(OK))
+    assert talk.down.eof_received()
+    assert talk.connector.upstreams[0].done == []
+    user.response_side.body(b"ok")
+    user.response_ended()
+    assert talk.hear() == OK + b"ok"
+    assert talk.transport.done[-1] == "linger"
+
+
+def test_fr79_an_answer_that_rests_is_not_waited_for_when_the_client_ended_in_its_body() -> None:
+    talk = Talk()
+    talk.down.data_received(POST + b"a")
+    talk.connector.users[0].response(received(OK))
+    assert talk.down.eof_received()
+    talk.loop.advance(1)
+    assert talk.connector.upstreams[0].done == ["close"]
+    assert talk.transport.done[-1] == "cut"
 
 
 def test_a_half_closed_client_gets_its_answer() -> None:
@@ -340,13 +366,14 @@ def test_a_half_closed_client_is_probed_in_each_of_its_exchanges() -> None:
     assert talk.hear() == b"HTTP/1.1 100 Continue\r\n\r\n" * 2
 
 
-def test_a_half_closed_client_that_ended_in_a_later_request_is_gone() -> None:
+def test_fr79_a_client_that_ended_in_a_later_request_gets_an_answer_to_it() -> None:
     talk = Talk()
     talk.down.data_received(GET + POST + b"a")
     assert talk.down.eof_received()
     talk.answer()
     assert talk.connector.upstreams[1].done == ["close"]
-    assert talk.transport.done[-1] == "cut"
+    assert talk.statuses == [200, 400]
+    assert talk.transport.done[-1] == "linger"
 
 
 def test_a_half_closed_client_gets_more_answers_than_are_parsed_at_once() -> None:
@@ -375,7 +402,7 @@ def test_after_an_ended_client_nothing_is_waited_for() -> None:
     talk.down.data_received(GET + b"nonsense\r\n\r\n")
     assert talk.down.eof_received()
     talk.answer()
-    assert talk.transport.done[-2:] == ["linger", "close"]
+    assert talk.transport.done[-1] == "linger"
 
 
 def test_a_lost_connection_takes_everything_along() -> None:
@@ -524,3 +551,36 @@ def test_d38_what_breaks_when_the_loop_calls_cuts_the_connection() -> None:
     with pytest.raises(AttributeError):
         talk.loop.advance(0)
     assert talk.transport.done[-1] == "cut"
+
+
+# --- D52: what the connection is used for ----------------------------------------------
+
+
+def used(talk: Talk) -> Use:
+    return talk.down.use
+
+
+def test_d52_a_connection_is_new_until_its_first_request_and_idle_between_two() -> None:
+    talk = Talk()
+    assert used(talk) is Use.NEW
+    talk.down.data_received(GET[:5])
+    assert used(talk) is Use.NEW
+    talk.down.data_received(GET[5:])
+    assert used(talk) is Use.BUSY
+    assert len(list(talk.down.awaiting())) == 1
+    talk.answer()
+    assert used(talk) is Use.IDLE
+    assert list(talk.down.awaiting()) == []
+    talk.down.pause_writing()
+    assert used(talk) is Use.BUSY
+    talk.down.resume_writing()
+    talk.down.data_received(GET[:5])
+    assert used(talk) is Use.BUSY
+    talk.down.say_goodbye()
+    assert talk.transport.done == []
+
+
+def test_d52_what_is_closing_is_not_idle() -> None:
+    talk = Talk()
+    talk.down.data_received(b"nonsense\r\n\r\n")
+    assert used(talk) is Use.BUSY

@@ -338,7 +338,9 @@ def test_a_broken_body_before_the_answer_is_a_400(when: str) -> None:
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
-def test_a_broken_body_after_the_answer_has_begun_is_an_abort(*, is_answered: bool) -> None:
+def test_a_broken_body_after_an_answer_has_begun_aborts_it_unless_it_is_whole(
+    *, is_answered: bool
+) -> None:
     talk = Dialogue(b"POST", length(9))
     talk.forward()
     talk.respond(OK, b"ok", ends=is_answered)
@@ -346,7 +348,8 @@ def test_a_broken_body_after_the_answer_has_begun_is_an_abort(*, is_answered: bo
     talk.exchange.request_broken(400)
     assert talk.client.take() == b""
     assert before
-    assert talk.client.done[-1] is Ending.ABORT
+    # Nothing is missing of a whole answer, and a reset could destroy it.
+    assert talk.client.done[-1] is (Ending.CLOSE if is_answered else Ending.ABORT)
 
 
 def test_a_client_that_goes_takes_the_upstream_along() -> None:

@@ -14,20 +14,32 @@ from pyrbacproxy.dataplane import listener as listener_module
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.listener import Listener, bind
-from pyrbacproxy.record import Failure
+from pyrbacproxy.dataplane.sinks import Use
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 SECONDS = 10.0
 
 
 class Echo:
-    """An inner side that says hello; `drain` closes it if it is `idle`."""
+    """An inner side that says hello; `drain` closes it if it is `idle`.
+
+    It is new until it has heard something, then idle, but busy while the last it heard is "busy".
+    """
 
     def __init__(self, transport: ClientTransport, *, is_idle: bool) -> None:
         self.transport = transport
         self.is_idle = is_idle
+        self.use = Use.NEW
         transport.write(b"hello")
 
+    def say_goodbye(self) -> None:
+        self.transport.write(b"goodbye")
+
+    def awaiting(self) -> list[ExchangeRecord]:
+        return []
+
     def data_received(self, data: bytes) -> None:
+        self.use = Use.BUSY if data == b"busy" else Use.IDLE
         self.transport.write(data)
 
     def eof_received(self) -> bool:
@@ -161,21 +173,146 @@ def test_a_host_without_ipv6_listens_on_ipv4(host: str, monkeypatch: pytest.Monk
     assert bound == [socket.AF_INET6, socket.AF_INET]
 
 
-async def test_accepting_pauses_at_the_limit() -> None:
-    sockets = bind("127.0.0.1", 0)
-    port = port_of(sockets)
-    listener = serving(sockets, Limits(max_connections=2))
-    async with visitor("127.0.0.1", port) as second, contextlib.AsyncExitStack() as others:
-        first = await others.enter_async_context(visitor("127.0.0.1", port))
-        assert await is_greeted(first)
-        assert await is_greeted(second)
-        async with visitor("127.0.0.1", port) as third:
-            assert await settled(lambda: not listener._is_accepting)
-            assert listener.connections == 2
-            await others.aclose()
-            assert await is_greeted(third)
-            assert listener.accepted == 3
-    listener.abort()
+class Guest:
+    """A client at one of this machine's addresses; "ask" and "busy" are answered with the same."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, words: bytes) -> None:
+        self.writer.write(words)
+        assert await self.reader.readexactly(len(words)) == words
+
+    async def rest(self) -> bytes:
+        return await self.reader.read()
+
+
+class Guests(contextlib.AsyncExitStack):
+    """Clients of a listener with a limit, all gone at the end."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.sockets = bind("127.0.0.1", 0)
+        self.listener = serving(self.sockets, Limits(max_connections=most))
+        self.callback(self.listener.abort)
+
+    async def come(self, address: str = "127.0.0.1", words: bytes = b"") -> Guest:
+        guest = await self.knock(address)
+        assert await guest.reader.readexactly(5) == b"hello"
+        if words:
+            await guest.ask(words)
+        return guest
+
+    async def knock(self, address: str = "127.0.0.1") -> Guest:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port_of(self.sockets), local_addr=(address, 0)
+        )
+        self.callback(writer.close)
+        return Guest(reader, writer)
+
+
+async def test_accepting_pauses_while_all_connections_are_busy() -> None:
+    async with asyncio.timeout(SECONDS), Guests(2) as guests:
+        first, _second = [await guests.come(words=b"busy") for _ in range(2)]
+        third = await guests.knock()
+        assert await settled(lambda: not guests.listener._is_accepting)
+        assert guests.listener.connections == 2
+        first.writer.close()
+        assert await third.reader.readexactly(5) == b"hello"
+        assert guests.listener.accepted == 3
+
+
+async def test_d52_a_connection_that_becomes_idle_makes_way_for_one_that_waits() -> None:
+    async with asyncio.timeout(SECONDS), Guests(2) as guests:
+        first, second = [await guests.come(words=b"busy") for _ in range(2)]
+        third = await guests.knock()
+        assert await settled(lambda: not guests.listener._is_accepting)
+        await second.ask(b"done")
+        assert await third.reader.readexactly(5) == b"hello"
+        assert await second.rest() == b"goodbye"
+        await first.ask(b"still here")
+
+
+async def test_d52_the_oldest_that_has_asked_for_nothing_makes_way_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with asyncio.timeout(SECONDS), Guests(4) as guests:
+        kept = await guests.come(words=b"ask")
+        busy = await guests.come(words=b"busy")
+        new = [await guests.come() for _ in range(2)]
+        new += [await guests.come() for _ in range(2)]
+        assert [await guest.rest() for guest in new[:2]] == [b"goodbye"] * 2
+        for guest in (kept, busy, *new[2:]):
+            await guest.ask(b"ask")
+        await busy.ask(b"busy")
+        [line] = [record.getMessage() for record in caplog.records]
+        assert line.startswith("4 connections, as many as --max-connections allows")
+
+
+async def test_d52_then_the_newest_idle_one_of_the_address_that_holds_most_makes_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener_module, "_LOOK_SECONDS", 0.0)
+    async with asyncio.timeout(SECONDS), Guests(6) as guests:
+        scraper = await guests.come("127.0.0.9", b"ask")
+        few = [await guests.come("127.0.0.2", b"ask") for _ in range(2)]
+        many = [await guests.come("127.0.0.3", b"ask") for _ in range(3)]
+        newcomer = await guests.come("127.0.0.4", b"ask")
+        assert await many[2].rest() == b"goodbye"
+        # Two addresses hold two each now: the one that came last is as good as the other.
+        await guests.come("127.0.0.4", b"busy")
+        assert await many[1].rest() == b"goodbye"
+        for guest in (scraper, newcomer, *few, many[0]):
+            await guest.ask(b"ask")
+
+
+async def test_d52_bytes_that_are_not_read_yet_keep_a_connection() -> None:
+    async with asyncio.timeout(SECONDS), Guests(2) as guests:
+        kept, other = [await guests.come(words=b"ask") for _ in range(2)]
+        transport = next(iter(guests.listener._connections))
+        transport.pause_reading()
+        other.writer.write(b"busy")
+        await other.reader.readexactly(4)
+        kept.writer.write(b"request")
+        third = await guests.knock()
+        assert await settled(lambda: not guests.listener._is_accepting)
+        transport.resume_reading()
+        assert await kept.reader.readexactly(7) == b"request"
+        assert await third.reader.readexactly(5) == b"hello"
+
+
+async def test_d52_who_does_not_go_when_told_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "_MOST_LEAVING", 1)
+    async with asyncio.timeout(SECONDS), Guests(1) as guests:
+        await guests.come()
+        transport = next(iter(guests.listener._connections))
+        monkeypatch.setattr(transport, "make_way", lambda: None)
+        await guests.come()
+        await guests.come(words=b"ask")
+        assert guests.listener.connections == 1
+
+
+async def test_d52_all_connections_are_looked_at_no_more_often_than_is_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many come, for each look goes over all that are open."""
+    monkeypatch.setattr(listener_module, "_LOOK_SECONDS", 3600.0)
+    looks: list[Listener] = []
+    choose = Listener._choose
+
+    def look(listener: Listener) -> list[ClientTransport]:
+        looks.append(listener)
+        return choose(listener)
+
+    monkeypatch.setattr(Listener, "_choose", look)
+    async with asyncio.timeout(SECONDS), Guests(50) as guests:
+        for _ in range(50):
+            await guests.come(words=b"ask")
+        for _ in range(20):
+            await guests.come(words=b"ask")
+        assert looks == [guests.listener]
+        assert guests.listener.connections <= 51
 
 
 async def test_out_of_descriptors_is_one_line_and_no_spin(

@@ -5,10 +5,11 @@ import pytest
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.persistence import Persistence
 from pyrbacproxy.dataplane.request_queue import RequestQueue
-from tests.dataplane.test_downstream import GET, TransportTape
+from tests.dataplane.dialogue import SideTape
+from tests.dataplane.test_downstream import GET
 from tests.fakes import ManualLoop
 
-LIMITS = Limits(read_header_seconds=32, idle_seconds=90, first_request_seconds=5, linger_seconds=1)
+LIMITS = Limits(read_header_seconds=32, idle_seconds=90, first_request_seconds=5)
 
 
 class Talk:
@@ -16,7 +17,7 @@ class Talk:
 
     def __init__(self) -> None:
         self.loop = ManualLoop()
-        self.transport = TransportTape()
+        self.transport = SideTape()
         self.queue = RequestQueue(max_head_bytes=65_536)
         self.due: list[float] = []
         self.begun_at = self.loop.time()
@@ -96,16 +97,8 @@ def test_a_last_word_leaves_time_to_be_read() -> None:
     talk.persistence.linger()
     assert not talk.persistence.is_open
     assert not talk.queue
-    assert talk.due_after() == [1]
-    assert talk.transport.done == ["linger"]
-
-
-def test_who_sends_no_more_is_not_waited_for_after_the_last_word() -> None:
-    talk = Talk()
-    talk.persistence.has_ended = True
-    talk.persistence.linger()
-    assert talk.transport.done == ["linger", "close"]
     assert talk.due_after() == []
+    assert talk.transport.done == ["linger"]
 
 
 def test_a_cut_one_takes_no_more() -> None:

@@ -120,7 +120,7 @@ def test_garbage_ends_the_connection_with_one_low_line(
     caplog.set_level(1)
     talk.secure.data_received(b"\x17\x03\x03\x00\x05hello" if is_shaken else b"\x00" * 50)
     talk.secure.data_received(b"more")
-    assert talk.tcp.done == ["close"]
+    assert talk.tcp.done == (["close"] if is_shaken else ["resume", "eof"])
     assert [record.levelno for record in caplog.records] == [18]
 
 
@@ -128,7 +128,21 @@ def test_plain_http_is_told_so() -> None:
     talk = Talk()
     talk.secure.data_received(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert talk.tcp.written == PlainHttpError.ANSWER
-    assert talk.tcp.done == ["close"]
+    assert talk.tcp.done == ["resume", "eof"]
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_fr79_a_client_whose_handshake_failed_has_time_to_read_why(*, has_ended: bool) -> None:
+    talk = Talk()
+    talk.secure.data_received(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
+    talk.secure.data_received(b"123456")
+    if has_ended:
+        talk.secure.eof_received()
+    else:
+        talk.loop.advance(1.1)
+    assert talk.tcp.done == ["resume", "eof", "close"]
+    assert talk.tcp.written == PlainHttpError.ANSWER
+    assert talk.handshakes == [("", "plain_http")]
 
 
 @pytest.mark.parametrize("stays_open", [False, True])

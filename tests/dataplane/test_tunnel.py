@@ -149,7 +149,7 @@ def test_a_side_lost_after_its_end_leaves_the_other_its_bytes() -> None:
     talk = Talk()
     talk.from_upstream.eof_received()
     talk.from_upstream.connection_lost()
-    assert talk.client.done == ["end", "close"]
+    assert talk.client.done == ["end", "linger"]
     assert talk.is_over
     assert talk.record.failure is None
 

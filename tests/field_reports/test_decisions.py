@@ -125,6 +125,11 @@ def test_dec_d4_the_pair_is_shown_whatever_roots_are_used(lab: Lab, roots: str) 
 # --- DEC-D8: upgrades ------------------------------------------------------------------
 
 
+@pytest.fixture(name="insecure_port", scope="module")
+def _insecure_port() -> int:
+    return free_port()
+
+
 def test_dec_d8_an_upgrade_needs_the_checks(lab: Lab) -> None:
     proxy = lab.start()
     answer = proxy.ask(get("/ws", "Connection: Upgrade", "Upgrade: websocket"))
@@ -147,6 +152,26 @@ def test_dec_d8_h2c_is_never_tunnelled(lab: Lab, offer: str) -> None:
     assert lab.upstream.targets == ["/a", "/b"]
     for name in ("upgrade", "connection", "http2-settings"):
         assert lab.upstream.requests[0].message.values(name) == []
+
+
+@pytest.mark.parametrize("offer", ["h2", "HTTP/2.0", "TLS/1.2", "websocket, TLS/1.0, HTTP/1.1"])
+@pytest.mark.parametrize("is_plain", [False, True], ids=["secure", "insecure"])
+def test_dec_d8_no_other_name_of_http_is_tunnelled(
+    lab: Lab, insecure_port: int, offer: str, *, is_plain: bool
+) -> None:
+    proxy = lab.start("--ignore-paths=/*", f"--insecure-listen-address=127.0.0.1:{insecure_port}")
+    lines = ("Connection: Upgrade", f"Upgrade: {offer}")
+    port = insecure_port if is_plain else proxy.port
+    with proxy.connect(port=port, is_plain=is_plain) as client:
+        client.send(get("/a", *lines) + get("/b"))
+        assert [client.answer().status for _ in range(2)] == [200, 200]
+    assert lab.upstream.targets == ["/a", "/b"]
+    assert lab.upstream.requests[0].message.values("upgrade") == []
+    with proxy.connect(port=port, is_plain=is_plain) as client:
+        client.send(post("/c", get("/hidden"), *lines))
+        assert client.answer().status == 400
+        assert client.end() == b""
+    assert lab.upstream.targets == ["/a", "/b"]
 
 
 def test_dec_d8_two_upgrade_lines_are_one_list(lab: Lab) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.field_reports.harness import Client, Lab, Proxy, client_context, get
+from tests.field_reports.http2 import http2, request
 from tests.field_reports.watching import cpu_seconds, memory_kib, open_files, until
 
 OPEN = "--ignore-paths=/*"
@@ -228,3 +229,34 @@ def test_fr62_sizes_out_of_range_are_told_once(lab: Lab) -> None:
     proxy = lab.start(OPEN, "--http2-max-size=1", "--http2-max-concurrent-streams=50", is_own=True)
     told = [line for line in proxy.text().splitlines() if "--http2-max-size" in line]  # D19
     assert len(told) == 1
+
+
+# --- D52: a flood of idle connections -------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["tcp", "handshake", "tls", "half a head", "kept"])
+def test_d52_a_flood_of_idle_connections_costs_no_scrape(lab: Lab, what: str) -> None:
+    proxy = lab.start(OPEN, "--max-connections=50", is_own=True)
+    with contextlib.ExitStack() as flood, proxy.connect() as old:
+        old.send(get())
+        assert old.answer().status == 200
+        for _ in range(150):
+            client = flood.enter_context(proxy.connect(is_plain=what in {"tcp", "handshake"}))
+            client.send({"handshake": b"\x16\x03\x01", "half a head": b"GET "}.get(what, b""))
+            if what == "kept":
+                client.send(get())
+                assert client.answer().status == 200
+        old.send(get())
+        assert old.answer().status == 200
+        assert proxy.ask(get()).status == 200
+        old.send(get())
+        assert old.answer().status == 200
+    assert proxy.text().count("unused ones are closed for new ones") == 1
+
+
+def test_d52_an_idle_http2_connection_is_told_to_go(lab: Lab) -> None:
+    proxy = lab.start(OPEN, "--max-connections=1", is_own=True)
+    with http2(proxy) as connection:
+        assert connection.ask(request()).status == 200
+        assert proxy.ask(get()).status == 200
+        assert connection.end() == 0

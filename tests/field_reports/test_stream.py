@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.wire import free_port
 from tests.field_reports.harness import Client, Lab, Proxy, client_context, get, post
 from tests.field_reports.servers import OK, Arrived
 from tests.field_reports.watching import memory_kib, open_files, until
@@ -333,3 +334,91 @@ def test_fr56_a_slow_upstream_slows_the_client(lab: Lab) -> None:
         may_read.set()
         sender.join(30)
         assert client.answer().status == 200
+
+
+# --- FR79: closing with unread bytes must not reset an answer away --------------------
+
+
+def all_before_the_end(client: Client) -> bytes:
+    """Everything until the proxy ends the connection in order. Raises ConnectionResetError."""
+    while block := client.connection.recv(65536):
+        client.received += block
+    return client.received
+
+
+@pytest.fixture(name="ports", scope="module")
+def _ports() -> tuple[int, int]:
+    return free_port(), free_port()
+
+
+@pytest.fixture(name="listeners")
+def _listeners(lab: Lab, ports: tuple[int, int]) -> Callable[[str], Client]:
+    """Connects to the secure, insecure or endpoints listener of one proxy."""
+    insecure, endpoints = ports
+    proxy = lab.start(
+        OPEN,
+        f"--insecure-listen-address=127.0.0.1:{insecure}",
+        f"--proxy-endpoints-port={endpoints}",
+    )
+    of = {"secure": proxy.port, "insecure": insecure, "endpoints": endpoints}
+    return lambda name: proxy.connect(port=of[name], is_plain=name == "insecure")
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize(
+    ("listener", "status"), [("secure", 400), ("insecure", 400), ("endpoints", 401)]
+)
+def test_fr79_a_client_that_ends_in_its_body_gets_an_answer(
+    listeners: Callable[[str], Client], listener: str, status: int, framing: str, version: str
+) -> None:
+    if version == "1.0" and "chunked" in framing:
+        status = 400  # RFC 9112 section 6.1
+    with listeners(listener) as client:
+        head = f"POST /x HTTP/{version}\r\nHost: h\r\n{framing}\r\n\r\n"
+        client.send(head.encode() + b"3\r\nabc\r")
+        client.half_close()
+        assert all_before_the_end(client).split(b" ")[1] == b"%d" % status
+
+
+@pytest.mark.parametrize("listener", ["secure", "insecure", "endpoints"])
+def test_fr79_a_refused_body_that_still_comes_leaves_the_answer(
+    listeners: Callable[[str], Client], listener: str
+) -> None:
+    with listeners(listener) as client:
+        # An unclean path is redirected, and the body is too long to be read to its end.
+        client.send(get("/a//b", "Content-Length: 100000000", method="POST") + bytes(100_000))
+        client.send(bytes(100_000))
+        status = 401 if listener == "endpoints" else 307
+        assert all_before_the_end(client).startswith(b"HTTP/1.1 %d" % status)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_fr79_plain_http_with_a_body_on_the_tls_port_can_read_what_is_wrong(
+    lab: Lab, *, has_ended: bool
+) -> None:
+    proxy = lab.start(OPEN)
+    with proxy.connect(is_plain=True) as client:
+        for size in (10, 100_000, 100_000):
+            client.send(get("/x", "Content-Length: 200000", method="POST") + bytes(size))
+        if has_ended:
+            client.half_close()
+        answer = all_before_the_end(client)
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert b"Client sent an HTTP request to an HTTPS server" in answer
+
+
+def test_fr79_an_upstream_that_leaves_a_tunnel_leaves_the_client_its_last_bytes(lab: Lab) -> None:
+    def leave(request: Arrived) -> None:
+        request.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nbye"
+        )
+        request.close()
+
+    lab.upstream.script = leave
+    proxy = lab.start(OPEN)
+    with proxy.connect() as client:
+        client.send(get("/x", "Connection: upgrade", "Upgrade: echo"))
+        for _ in range(20):  # more than the upstream ever reads
+            client.send(bytes(16_384))
+        assert all_before_the_end(client).endswith(b"\r\n\r\nbye")

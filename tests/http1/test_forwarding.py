@@ -219,7 +219,7 @@ def test_upgrades(lines: Lines, minor: int, announced: bytes | None, asked: byte
     "protocol",
     [
         *(b"TLS/1.0", b"tls", b"TLS/1.2, HTTP/1.1", b"echo,HTTP/1.1", b"HTTP/2.0", b"h2", b"H2-14"),
-        *(b"echo , h2 , other", b"xh2cx", b" h2c"),
+        *(b"echo , h2 , other", b"xh2cx", b" h2c", b"echo HTTP/2.0", b"echo;tls", b'"TLS/1.0"'),
     ],
 )
 def test_no_upgrade_begins_http_again(protocol: bytes) -> None:

@@ -23,8 +23,8 @@ from pyrbacproxy.http2.frames import DATA, END_STREAM, GOAWAY, HEADERS, RST_STRE
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.peer import Peer
 from pyrbacproxy.record import Failure
-from tests.dataplane.dialogue import UpstreamTape, World, received
-from tests.dataplane.test_downstream import TransportTape, Users
+from tests.dataplane.dialogue import SideTape, UpstreamTape, World, received
+from tests.dataplane.test_downstream import Users
 from tests.fakes import ManualLoop
 
 Fields = list[tuple[bytes, bytes]]
@@ -129,7 +129,7 @@ class Talk:
         self.world = World(limits=limits or Limits(), clock=self.loop.time)
         self.connector = Users()
         self.world.services.connector = self.connector
-        self.transport = TransportTape()
+        self.transport = SideTape()
         self.client = Client(window)
         self.connection = Http2Connection(
             self.transport,

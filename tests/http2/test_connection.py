@@ -6,6 +6,7 @@ import pytest
 from hpack.hpack import Encoder
 
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Use
 from pyrbacproxy.http2.connection import Http2Connection
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import PREFACE, Frame
@@ -43,8 +44,6 @@ def test_a_client_that_never_greets_is_given_up() -> None:
     assert talk.transport.done == []
     talk.loop.advance(1.5)
     assert talk.transport.done == ["linger"]
-    talk.loop.advance(2)
-    assert talk.transport.done == ["linger", "close"]
 
 
 def test_an_idle_connection_says_goodbye_and_pings_do_not_stretch_it() -> None:
@@ -58,7 +57,7 @@ def test_an_idle_connection_says_goodbye_and_pings_do_not_stretch_it() -> None:
     talk.loop.advance(11)
     talk.listen()
     assert talk.client.goaways == [Code.NO_ERROR]
-    assert talk.transport.done == ["close"]
+    assert talk.transport.done == ["linger"]
 
 
 def test_a_stream_that_takes_its_time_keeps_the_connection() -> None:
@@ -101,7 +100,7 @@ def test_draining_lets_streams_finish_and_refuses_new_ones() -> None:
     assert talk.transport.done == []
     talk.answer()
     assert talk.client.ended == {number}
-    assert talk.transport.done == ["close"]
+    assert talk.transport.done == ["linger"]
 
 
 def test_draining_an_idle_connection_ends_it() -> None:
@@ -136,7 +135,7 @@ def test_a_client_s_goodbye_lets_streams_finish() -> None:
     assert talk.transport.done == []
     talk.answer()
     assert talk.client.ended == {number}
-    assert talk.transport.done == ["close"]
+    assert talk.transport.done == ["linger"]
 
 
 def test_the_end_of_its_sending_is_the_client_s_end() -> None:
@@ -178,7 +177,7 @@ def test_a_suite_that_is_too_weak() -> None:
     assert goodbye(talk, Code.INADEQUATE_SECURITY)
     talk.connection.data_received(PREFACE)
     talk.loop.advance(5)
-    assert talk.transport.done == ["linger", "close"]
+    assert talk.transport.done == ["linger"]
 
 
 @pytest.mark.parametrize(
@@ -426,3 +425,32 @@ def test_d38_what_breaks_when_the_loop_calls_cuts_the_connection(
     with pytest.raises(TypeError):
         talk.raw(*(head(number, b"/deny") for number in range(1, 2001, 2)))
     assert talk.transport.done[-1] == "cut"
+
+
+# --- D52: what the connection is used for ----------------------------------------------
+
+
+def used(talk: Talk) -> Use:
+    return talk.connection.use
+
+
+def test_d52_a_connection_is_new_until_its_first_stream_and_idle_without_one() -> None:
+    talk = greeted()
+    assert used(talk) is Use.NEW
+    talk.ask()
+    assert used(talk) is Use.BUSY
+    assert len(list(talk.connection.awaiting())) == 1
+    talk.answer()
+    assert used(talk) is Use.IDLE
+    assert list(talk.connection.awaiting()) == []
+    talk.connection.data_received(bytes(PING)[:5])
+    assert used(talk) is Use.BUSY
+
+
+def test_d52_it_says_goodbye_and_opens_no_more_streams() -> None:
+    talk = greeted()
+    talk.ask(b"/deny")
+    talk.connection.say_goodbye()
+    talk.listen()
+    assert talk.client.goaways == [Code.NO_ERROR]
+    assert used(talk) is Use.IDLE

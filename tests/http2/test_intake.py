@@ -11,8 +11,8 @@ from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.http2.requests import Requests
 from pyrbacproxy.http2.streams import OpenStreams
 from pyrbacproxy.peer import Peer
-from tests.dataplane.dialogue import World
-from tests.dataplane.test_downstream import TransportTape, Users
+from tests.dataplane.dialogue import SideTape, World
+from tests.dataplane.test_downstream import Users
 from tests.fakes import ManualLoop
 from tests.http2.talk import head
 
@@ -30,7 +30,7 @@ class Taking:
         self.engine = Engine(limits, max_header_bytes=10_000)
         budget = Budget(limits.streams, loop.time)
         self.streams = OpenStreams(
-            self.engine, TransportTape(), budget, loop=loop.as_loop(), turned=lambda: None
+            self.engine, SideTape(), budget, loop=loop.as_loop(), turned=lambda: None
         )
         requests = Requests(
             world.services, lambda: Peer("192.0.2.1"), window=65_535, loop=loop.as_loop()

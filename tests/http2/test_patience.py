@@ -4,7 +4,7 @@ from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.http2.patience import Patience, Waits
 from tests.fakes import ManualLoop
 
-LIMITS = Limits(read_header_seconds=30, idle_seconds=90, first_request_seconds=5, linger_seconds=1)
+LIMITS = Limits(read_header_seconds=30, idle_seconds=90, first_request_seconds=5)
 
 
 class Watched:
@@ -24,7 +24,6 @@ class Watched:
         (Waits.FIRST, 5),
         (Waits.BLOCK, 30),
         (Waits.IDLE, 90),
-        (Waits.LINGERING, 1),
     ],
 )
 def test_each_has_its_time_that_begins_once(waits: Waits, seconds: float) -> None:

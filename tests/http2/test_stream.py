@@ -68,8 +68,8 @@ def test_bytes_before_the_upstream_is_there_wait_and_hold_the_window() -> None:
     assert talk.client.h2.local_flow_control_window(number) == 65_535 - 3 * 16_384
     stream = talk.connection._streams.get(number)
     assert isinstance(stream, Http2Stream)
-    assert stream._exchange is not None
-    ready.connect(stream._exchange, is_fresh=False)
+    assert stream.exchange is not None
+    ready.connect(stream.exchange, is_fresh=False)
     talk.exchange()
     assert talk.client.h2.local_flow_control_window(number) == 65_535
     assert len(talk.upstream().take()) > 3 * 16_384

@@ -29,7 +29,6 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _PRETTY_AGENTS = (b"curl", b"Wget", b"Mozilla/5.0")
 # No client names more; ordering them takes quadratic time.
 _MOST_CLAUSES = 64
-_NOT_ACCEPTABLE = f"only the following media types are accepted: {', '.join(_OFFERED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def negotiated(request: Request, kind: str) -> Form | Response:
         for media in _OFFERED:
             if clause.matches(media) and (form := _form(request, clause, media, kind)):
                 return form
-    return _not_acceptable(request, clauses)
+    return _not_acceptable(request, clauses, kind)
 
 
 def structured(form: Structured, kind: str, value: Object) -> Response:
@@ -170,14 +169,24 @@ def _is_pretty(request: Request, clause: _Clause) -> bool:
     return agent.startswith(_PRETTY_AGENTS)
 
 
-def _not_acceptable(request: Request, clauses: list[_Clause]) -> Response:
+def _accepted(kind: str) -> str:
+    """The media types with the parameters that they need: Kubernetes leaves those out (FR101)."""
+    structured_types = (
+        f"{media.value};g={GROUP};v={version};as={kind}"
+        for version in (VERSION, DEPRECATED_VERSION)
+        for media in Media
+    )
+    return ", ".join((*structured_types, _TEXT))
+
+
+def _not_acceptable(request: Request, clauses: list[_Clause], kind: str) -> Response:
     """406 in the first structured type that is accepted without a target, else indented JSON."""
     status: Object = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": _NOT_ACCEPTABLE,
+        "message": f"only the following media types are accepted: {_accepted(kind)}",
         "reason": "NotAcceptable",
         "code": 406,
     }

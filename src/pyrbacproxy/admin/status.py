@@ -4,8 +4,8 @@ Text and structured forms of a page are made from one of these values, so that t
 Nothing secret fits in: a flag's value arrives here as it may be shown.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 # The name under which monitoring knows the program that we stand in for; it is also
 # `metadata.name` and the metrics' label `component`.
@@ -33,9 +33,10 @@ class PageSettings:
 @dataclass(frozen=True, slots=True)
 class Program:
     """The running program. `language` is `python3.12.3`, `implementation` `cpython`, `platform`
-    `linux/x86_64`; `started_at` is the process's start in seconds since the epoch.
+    `linux/amd64`; `started_at` is the process's start in seconds since the epoch.
 
-    `emulation` is `major.minor`, "" for none.
+    `emulation` is `major.minor`, "" for none. `build` holds those of `gitCommit`, `gitTreeState`
+    and `buildDate` that are known, in this order.
     """
 
     version: str
@@ -44,6 +45,7 @@ class Program:
     platform: str
     started_at: float
     emulation: str = ""
+    build: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,18 @@ from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.http1.response import Response
 
 _NUMBERS = re.compile(r"([0-9]+)\.([0-9]+)")
-# What Kubernetes writes when a build does not know.
-_UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 _HEADERS = Headers(((b"Content-Type", b"application/json"),))
 
 
 def version_info(program: Program) -> dict[str, str]:
-    """The fields of version.Info, in their order; what a Go build would know is ""."""
+    """The fields of version.Info, in their order, without those that the build did not know."""
     found = _NUMBERS.match(program.version)
     major, minor = found.groups() if found else ("", "")
     return {
         "major": major,
         "minor": minor,
         "gitVersion": f"v{program.version}",
-        "gitCommit": "",
-        "gitTreeState": "",
-        "buildDate": _UNKNOWN_DATE,
+        **program.build,
         "goVersion": program.language,
         "compiler": program.implementation,
         "platform": program.platform,

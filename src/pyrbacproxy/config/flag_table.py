@@ -195,7 +195,12 @@ _LIMITS = Group(
         _time("write-stall-timeout", "1m0s", "A writer without progress is cut off."),
         _number("max-header-bytes", Kind.INT, "1048576", "Request line and header lines together."),
         _number(
-            "max-connections", Kind.INT, "10000", "Connections at once; then accepting pauses."
+            "max-connections",
+            Kind.INT,
+            "10000",
+            "Connections at once; then an unused one is closed for each new one, first those that "
+            "have asked for nothing, then idle ones of the address that holds most; accepting "
+            "pauses while all are in use.",
         ),
         _time("shutdown-delay-duration", "0s", "The signal until the listeners close."),
         _time("shutdown-grace-period", "30s", "Their closing until the last exchange is cut off."),

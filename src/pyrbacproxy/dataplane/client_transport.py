@@ -4,13 +4,14 @@ It serves an `Inner` with plaintext and looks like a transport to it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyrbacproxy.dataplane.connection import Connection
+from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Inner
-from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close
-from pyrbacproxy.record import Failure
+from pyrbacproxy.dataplane.sinks import Inner, Use
+from pyrbacproxy.dataplane.socket_options import probe_when_quiet, reset_on_close, unread_bytes
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 
 class ClientTransport(Connection):
@@ -35,6 +36,7 @@ class ClientTransport(Connection):
         self._inner: Inner | None = None
         self._is_deaf = False
         self._swallowed_bytes = 0
+        self._lingering = Deadline(loop, self.close)
         self._has_ended = False
         # Why we closed it at once, if we did.
         self._failure: Failure | None = None
@@ -63,6 +65,7 @@ class ClientTransport(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """TCP is gone."""
         super().connection_lost(exc)
+        self._lingering.cancel()
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.connection_lost(self._failure)
@@ -99,17 +102,15 @@ class ClientTransport(Connection):
         return True
 
     def linger(self) -> None:
-        """End the sending; what the client still sends is not even looked at.
+        """End the sending, and close when the client ends its own, or after `linger_seconds`.
 
-        Too much of it closes the connection. To be followed by `close` after a while. Closing at
+        What the client still sends is discarded; too much of it closes the connection. Closing at
         once, with bytes unread, would send a reset that can overtake the last answer (RFC 9112
         §9.6).
         """
-        self._is_deaf = True
-        if self._transport is not None:
+        if self._transport is not None and not self._is_deaf:
             self._say_goodbye(self._transport)
-            self._transport.resume_reading()
-            self._transport.write_eof()
+            self._linger(self._transport)
 
     def close(self) -> None:
         """Flush and close."""
@@ -126,6 +127,39 @@ class ClientTransport(Connection):
             self._shut(self._transport)
 
     # What the listener sees
+
+    @property
+    def use(self) -> Use:
+        """What the connection is used for; one that is closing is busy."""
+        if self._is_deaf:
+            return Use.BUSY
+        return Use.NEW if self._inner is None else self._inner.use
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no byte is under way in either direction.
+
+        Of one that has asked for nothing only those count that the loop is about to read: it could
+        begin what it never ends, or not take what would let us read on.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if self.use is Use.NEW:
+            return not (transport.is_reading() and unread_bytes(transport))
+        return self._is_between_messages(transport) and not unread_bytes(transport)
+
+    def make_way(self) -> None:
+        """Close, for another connection takes its place; it is not busy."""
+        if self._inner is None:
+            self.abort()
+            return
+        self._inner.say_goodbye()
+        self.close()
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """The exchanges that have a request at the upstream and no answer yet."""
+        return () if self._inner is None else self._inner.awaiting()
 
     def cut_off(self) -> None:
         """Close at once: we end, and its time is over."""
@@ -154,10 +188,24 @@ class ClientTransport(Connection):
         if self._has_ended:
             return
         self._has_ended = True
-        if self._inner is None:
+        if self._is_deaf:
+            self.close()
+        elif self._inner is None:
             self.abort()
         elif not self._inner.eof_received():
             self.close()
+
+    def _is_between_messages(self, transport: asyncio.Transport) -> bool:
+        return not transport.get_write_buffer_size()
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        self._is_deaf = True
+        if self._has_ended:
+            self.close()
+            return
+        transport.resume_reading()
+        transport.write_eof()
+        self._lingering.set(self._limits.linger_seconds)
 
     def _swallow(self, data: bytes) -> None:
         self._swallowed_bytes += len(data)

@@ -1,7 +1,7 @@
 """Plaintext towards the client: parser, timers, keep-alive, queue; one exchange after the other."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from pyrbacproxy.dataplane.decisions import Decisions
@@ -13,7 +13,7 @@ from pyrbacproxy.dataplane.persistence import Persistence
 from pyrbacproxy.dataplane.request_queue import Queued, RequestQueue
 from pyrbacproxy.dataplane.response_side import ResponseSide
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Released, Transport
+from pyrbacproxy.dataplane.sinks import Ending, Released, Side, Use
 from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import RequestHead
@@ -52,7 +52,7 @@ class Downstream:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Side,
         services: Services,
         *,
         peer: Callable[[], Peer],
@@ -74,6 +74,23 @@ class Downstream:
         self.is_write_paused = False
 
     # sinks.Inner
+
+    @property
+    def use(self) -> Use:
+        """What the connection is used for."""
+        if self._exchange is not None or self._queue or not self._persistence.is_open:
+            return Use.BUSY
+        if not self._persistence.has_served:
+            return Use.NEW
+        return Use.IDLE if self._queue.is_idle and not self.is_write_paused else Use.BUSY
+
+    def say_goodbye(self) -> None:
+        """HTTP/1.1 has no word for it outside an answer."""
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """The exchange, if it waits for the upstream's answer."""
+        exchange = self._exchange
+        return (exchange.record,) if exchange is not None and exchange.is_awaiting else ()
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
@@ -98,8 +115,9 @@ class Downstream:
         if exchange is None or not self._persistence.is_open:
             return self._persistence.is_open and self._queue.has_more
         if not exchange.request_side.is_ended:
-            exchange.client_gone()
-            return False
+            exchange.request_cut_short()
+            if exchange is not self._exchange:
+                return self._persistence.is_open
         self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
         return True
 
@@ -174,7 +192,7 @@ class Downstream:
                 self._persistence.idle()
             else:
                 self._advance()
-        elif exchange is not None and exchange.request_side.is_ended and not self._queue:
+        elif exchange is not None and exchange.request_side.is_ended and not self._queue.has_more:
             self._persistence.close()
         else:
             self._persistence.linger()
@@ -237,7 +255,7 @@ class Downstream:
         if self._exchange is None:
             self._persistence.wait()
         elif self._persistence.has_ended and not self._exchange.request_side.is_ended:
-            self._exchange.client_gone()
+            self._exchange.request_cut_short()
 
     def _begin(self, exchange: Exchange) -> None:
         self._persistence.begin()

@@ -122,11 +122,25 @@ class Exchange:
     def request_broken(self, status: int) -> None:
         """The client's body cannot be read on: 400 if nothing was answered yet (D30)."""
         self._fail(Failure.MALFORMED_BODY)
-        if self.response_side.state in (ResponseState.RELAYING, ResponseState.DONE):
+        if self.response_side.state is _DONE:
+            self._finish(Ending.CLOSE)
+        elif self.response_side.state is ResponseState.RELAYING:
             self._abort()
         else:
             self._cancel_decision()
             self.respond(refusal(status))
+
+    def request_cut_short(self) -> None:
+        """The client ended its sending within the body; it may still read (RFC 9112 §8).
+
+        An answer that is on its way goes on, else it is 400 as for a body that cannot be read.
+        """
+        if self.response_side.state is not ResponseState.RELAYING:
+            self.request_broken(HTTPStatus.BAD_REQUEST)
+            return
+        self._fail(Failure.MALFORMED_BODY)
+        self._ending = Ending.CLOSE
+        self.request_side.discard()
 
     def client_paused(self) -> None:
         """The client's write buffer is over its mark: read no more from the upstream."""
@@ -159,6 +173,11 @@ class Exchange:
                 self.respond(refusal(HTTPStatus.REQUEST_TIMEOUT))
 
     # The upstream's events
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the upstream has the request's head and has not answered."""
+        return self.response_side.state is _AWAITING
 
     @property
     def wants_upstream(self) -> bool:

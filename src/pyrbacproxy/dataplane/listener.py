@@ -2,14 +2,18 @@
 
 import asyncio
 import errno
+import heapq
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 
 from pyrbacproxy import heap
 from pyrbacproxy.dataplane.client_transport import ClientTransport
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
+from pyrbacproxy.dataplane.sinks import Use
+from pyrbacproxy.record import ExchangeRecord
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 1024
@@ -22,6 +26,14 @@ _PAUSE_SECONDS = 1.0
 _V2 = 20 - 2
 # Go takes the IPv4 one for both families, too: manifests say 0.0.0.0 on IPv6 nodes.
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what was asked for
+# At the connection limit: how often all connections are looked at, at most, and how many to close
+# are chosen then.
+_LOOK_SECONDS = 0.1
+_MOST_CHOSEN = 1024
+# Connections that were told to go and have not gone: beyond so many they are aborted.
+_MOST_LEAVING = 256
+# How often it is logged that connections are closed for others.
+_TOLD_SECONDS = 60.0
 # No connection was closed for so long: time to look what those that were have left.
 _QUIET_SECONDS = 0.2
 
@@ -80,6 +92,12 @@ class Listener:
 
     That is a `ClientTransport` or `SecureTransport` to be connected, which calls
     `on_closed(itself)` at its end. `accepted` counts connections since the start.
+
+    At `max_connections` an unused connection is closed for each new one (D52): first those that
+    have asked for nothing, the oldest first; then kept ones of the address that holds most,
+    its newest first, for it is the old ones that a scraper came with before the flood. While all
+    are busy accepting pauses. Nothing is kept about requests: what a connection is used for is
+    asked for at the limit alone.
     """
 
     def __init__(
@@ -94,7 +112,16 @@ class Listener:
         self._make_transport = make_transport
         self._limits = limits
         self._loop = loop or asyncio.get_running_loop()
-        self._connections: set[ClientTransport] = set()
+        # Each with its client's address.
+        self._connections: dict[ClientTransport, str] = {}
+        # Those of them that may have asked for nothing, and all by their address; oldest first.
+        self._new: OrderedDict[ClientTransport, None] = OrderedDict()
+        self._of_address: dict[str, dict[ClientTransport, None]] = {}
+        self._leaving: set[ClientTransport] = set()
+        # The next to be closed comes last. Not looked for again before `_look_again_at`.
+        self._chosen: list[ClientTransport] = []
+        self._look_again_at = 0.0
+        self._full_told_at = -_TOLD_SECONDS
         self._admissions: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._told_at = -_PAUSE_SECONDS
@@ -113,6 +140,11 @@ class Listener:
     def port(self) -> int:
         """The port that it is bound to, also when any free one was asked for."""
         return int(self._sockets[0].getsockname()[1])
+
+    def awaiting(self) -> Iterator[ExchangeRecord]:
+        """The exchanges that have a request at the upstream and no answer yet."""
+        for connection in tuple(self._connections):
+            yield from connection.awaiting()
 
     def start(self) -> None:
         """Begin to accept."""
@@ -161,18 +193,23 @@ class Listener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_BATCH):
-            if len(self._connections) >= self._limits.max_connections:
-                # The kernel's backlog holds the others until one closes.
+            is_full = self._is_full
+            leaver = self._least_used() if is_full else None
+            if is_full and leaver is None:
+                # The kernel's backlog holds the others until one closes or is unused.
                 self._pause()
+                self._retry_after(0.0 if self._new else _LOOK_SECONDS)
                 return
             try:
-                connection, _ = listening.accept()
+                connection, address = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 self._accept_failed(error)
                 return
-            self._admit(connection)
+            if leaver is not None:
+                self._dismiss(leaver)
+            self._admit(connection, str(address[0]))
 
     def _accept_failed(self, error: OSError) -> None:
         if error.errno in _EXHAUSTED:
@@ -181,10 +218,15 @@ class Listener:
                 self._told_at = now
                 _LOG.error("cannot accept connections for now: %s", error.strerror)
             self._pause()
-            self._retry = self._loop.call_later(_PAUSE_SECONDS, self._try_again)
+            self._retry_after(_PAUSE_SECONDS)
         else:
             # The connection was gone before it was taken; the next one is another matter.
             _LOG.log(_V2, "accept: %s", error.strerror)
+
+    def _retry_after(self, seconds: float) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._loop.call_later(seconds, self._try_again)
 
     def _try_again(self) -> None:
         if self._retry is not None:
@@ -197,11 +239,105 @@ class Listener:
             self._loop.call_exception_handler({"message": "accepting again", "exception": error})
             self._retry = self._loop.call_later(_PAUSE_SECONDS, self._try_again)
 
-    def _admit(self, connection: socket.socket) -> None:
+    # At the limit
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._connections) - len(self._leaving) >= self._limits.max_connections
+
+    def _least_used(self) -> ClientTransport | None:
+        """The connection to be closed for the next one; None while there is none."""
+        if len(self._leaving) >= _MOST_LEAVING:
+            for connection in self._leaving:
+                connection.abort()
+            return None
+        leaver = self._oldest_new()
+        # What has just come, and was not read yet, can be judged a turn of the loop later.
+        return leaver if leaver is not None or self._new else self._next_idle()
+
+    def _oldest_new(self) -> ClientTransport | None:
+        """A connection leaves `_new` for good when it is seen here after its first request."""
+        for _ in range(min(_BATCH, len(self._new))):
+            connection = next(iter(self._new))
+            if connection.use is not Use.NEW:
+                del self._new[connection]
+            elif connection.is_quiet:
+                return connection
+            else:
+                # What it has just sent may be its request.
+                self._new.move_to_end(connection)
+        return None
+
+    def _next_idle(self) -> ClientTransport | None:
+        now = self._loop.time()
+        if now >= self._look_again_at:
+            self._look_again_at = now + _LOOK_SECONDS
+            self._chosen = self._choose()
+        while self._chosen:
+            connection = self._chosen[-1]
+            if self._is_idle(connection):
+                return connection
+            self._chosen.pop()
+        return None
+
+    def _choose(self) -> list[ClientTransport]:
+        """Idle connections, always from the address that holds most then; the first comes last.
+
+        No address is taken below half of what the first one holds: more of those may have come by
+        the time that the list is used up, and an address with few connections would pay for them.
+        """
+        addresses = reversed(self._of_address.values())
+        held = [
+            (-len(own), rank, filter(self._is_idle, reversed(own)))
+            for rank, own in enumerate(addresses)
+        ]
+        heapq.heapify(held)
+        chosen: list[ClientTransport] = []
+        most = 0
+        while held and len(chosen) < _MOST_CHOSEN:
+            negative_count, rank, idle = held[0]
+            if most > 1 and -negative_count <= most // 2:
+                break
+            connection = next(idle, None)
+            if connection is None:
+                heapq.heappop(held)
+            else:
+                most = most or -negative_count
+                chosen.append(connection)
+                heapq.heapreplace(held, (negative_count + 1, rank, idle))
+        chosen.reverse()
+        return chosen
+
+    def _is_idle(self, connection: ClientTransport) -> bool:
+        return (
+            connection in self._connections
+            and connection not in self._leaving
+            and connection.use is Use.IDLE
+            and connection.is_quiet
+        )
+
+    def _dismiss(self, connection: ClientTransport) -> None:
+        now = self._loop.time()
+        if now - self._full_told_at >= _TOLD_SECONDS:
+            self._full_told_at = now
+            _LOG.warning(
+                "%d connections, as many as --max-connections allows: "
+                "unused ones are closed for new ones",
+                self._limits.max_connections,
+            )
+        self._new.pop(connection, None)
+        self._leaving.add(connection)
+        connection.make_way()
+
+    # One connection
+
+    def _admit(self, connection: socket.socket, address: str) -> None:
         self.accepted += 1
         connection.setblocking(False)
         transport = self._make_transport(self._closed)
-        self._connections.add(transport)
+        self._connections[transport] = address
+        self._new[transport] = None
+        self._of_address.setdefault(address, {})[transport] = None
         task = self._loop.create_task(self._connect(transport, connection))
         self._admissions.add(task)
         task.add_done_callback(self._admissions.discard)
@@ -217,10 +353,21 @@ class Listener:
             transport.drain()
 
     def _closed(self, transport: ClientTransport) -> None:
-        self._connections.discard(transport)
+        self._forget(transport)
         self._quiet.set(_QUIET_SECONDS)
         if not self._connections:
             self._emptied.set()
-        if len(self._connections) < self._limits.max_connections:
+        if not self._is_full:
             # It gave a descriptor back too, so there is no need to wait.
             self._try_again()
+
+    def _forget(self, transport: ClientTransport) -> None:
+        address = self._connections.pop(transport, None)
+        if address is None:
+            return
+        self._new.pop(transport, None)
+        self._leaving.discard(transport)
+        own = self._of_address[address]
+        del own[transport]
+        if not own:
+            del self._of_address[address]

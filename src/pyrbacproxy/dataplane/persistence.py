@@ -10,31 +10,31 @@ from collections.abc import Callable
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.dataplane.request_queue import RequestQueue
-from pyrbacproxy.dataplane.sinks import Transport
+from pyrbacproxy.dataplane.sinks import Side
 
 
 class Persistence:
     """Ends the connection that `transport` is; `due` is told when a time is over, whosesoever.
 
-    `is_open`: requests are taken. `has_ended`: the client sends no more. `is_draining`: we are
-    shutting down.
+    `is_open`: requests are taken. `has_served`: one was. `has_ended`: the client sends no
+    more. `is_draining`: we are shutting down.
     """
 
     __slots__ = (
         "_deadline",
-        "_has_served",
         "_is_in_head",
         "_limits",
         "_queue",
         "_transport",
         "has_ended",
+        "has_served",
         "is_draining",
         "is_open",
     )
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Side,
         queue: RequestQueue,
         limits: Limits,
         *,
@@ -46,7 +46,7 @@ class Persistence:
         self._limits = limits
         self._deadline = Deadline(loop, due)
         self._is_in_head = False
-        self._has_served = False
+        self.has_served = False
         self.has_ended = False
         self.is_draining = False
         self.is_open = True
@@ -61,7 +61,7 @@ class Persistence:
 
     def begin(self) -> None:
         """An exchange begins."""
-        self._has_served = True
+        self.has_served = True
         self._is_in_head = False
         self._deadline.clear()
 
@@ -79,7 +79,7 @@ class Persistence:
             if not self._is_in_head:
                 self._is_in_head = True  # once for each head, not for each byte of it (FR58)
                 self._deadline.set(self._limits.read_header_seconds)
-        elif self.is_draining and not (self._has_served or self.has_ended):
+        elif self.is_draining and not (self.has_served or self.has_ended):
             self._deadline.set(self._limits.first_request_seconds)
         elif self.is_last:
             self.close()
@@ -98,11 +98,8 @@ class Persistence:
         """Our last word is said, but the client may still be talking."""
         self.is_open = False
         self._queue.clear()
+        self._deadline.clear()
         self._transport.linger()
-        if self.has_ended:
-            self.close()
-        else:
-            self._deadline.set(self._limits.linger_seconds)
 
     def cut(self) -> None:
         """The client is to see that the end is missing."""

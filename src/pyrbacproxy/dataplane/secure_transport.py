@@ -136,8 +136,14 @@ class SecureTransport(ClientTransport):
         if goodbye:
             transport.writelines(goodbye)
 
+    def _is_between_messages(self, transport: asyncio.Transport) -> bool:
+        return super()._is_between_messages(transport) and not self._engine.has_partial_record
+
     def _refuse(self, transport: asyncio.Transport, error: TlsError) -> None:
-        """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close."""
+        """Garbage, or a failed handshake: send the alert that OpenSSL made of it, and close.
+
+        Before there is an exchange the client gets time to read it: it may still be sending.
+        """
         _LOG.log(_V2, "TLS handshake error from %s: %s", self.peer_address, error)
         last = b"".join(self._engine.outgoing())
         is_plain = isinstance(error, PlainHttpError)
@@ -146,7 +152,11 @@ class SecureTransport(ClientTransport):
             last += PlainHttpError.ANSWER
         if last:
             transport.write(last)
-        self._shut(transport)
+        if self._inner is None:
+            self._handshake.cancel()
+            self._linger(transport)
+        else:
+            self._shut(transport)
 
     def _handshake_is_late(self) -> None:
         _LOG.log(_V2, "TLS handshake error from %s: too slow", self.peer_address)

@@ -1,5 +1,6 @@
 """The seams of an exchange: what it needs of the client's and of the upstream's side."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, TypeAlias
@@ -32,8 +33,29 @@ class ByteSink(Protocol):
         ...
 
 
+class Use(Enum):
+    """What a client's connection is used for just now (D52)."""
+
+    NEW = auto()  # no request of it was taken yet
+    IDLE = auto()  # kept for another request, of which nothing has come
+    BUSY = auto()
+
+
 class Inner(Protocol):
     """Who serves a connection, its TLS taken off."""
+
+    @property
+    def use(self) -> Use:
+        """What the connection is used for."""
+        ...
+
+    def say_goodbye(self) -> None:
+        """A connection that is not busy is about to be closed: say so if the protocol can."""
+        ...
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """The exchanges that have a request at the upstream and no answer yet."""
+        ...
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
@@ -87,16 +109,12 @@ class Side(Protocol):
         """Flush and close."""
         ...
 
-    def cut(self) -> None:
-        """Close so that the end is seen to be missing."""
+    def linger(self) -> None:
+        """End the sending, discard what still comes for a while, then close."""
         ...
 
-
-class Transport(Side, Protocol):
-    """A client's connection, as whoever serves it needs it."""
-
-    def linger(self) -> None:
-        """End the sending and swallow what still comes, until closed."""
+    def cut(self) -> None:
+        """Close so that the end is seen to be missing."""
         ...
 
 

@@ -1,8 +1,11 @@
 """What TCP is asked to do for a connection, beyond carrying its bytes."""
 
 import asyncio
+import fcntl
 import socket
 import struct
+import sys
+import termios
 
 # SO_LINGER with no time: close by a reset.
 _RESET = struct.pack("ii", 1, 0)
@@ -27,3 +30,12 @@ def probe_when_quiet(transport: asyncio.BaseTransport) -> None:
         return  # The kernel knows at once when that peer is gone.
     for option in _PROBES:
         handle.setsockopt(*option)
+
+
+def unread_bytes(transport: asyncio.BaseTransport) -> int:
+    """How many bytes the kernel holds that were not read yet; 0 for a socket that is gone."""
+    number = transport.get_extra_info("socket").fileno()
+    if number < 0:
+        return 0
+    found = fcntl.ioctl(number, termios.FIONREAD, bytes(4))
+    return int.from_bytes(found, sys.byteorder)

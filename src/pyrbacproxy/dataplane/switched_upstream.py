@@ -55,6 +55,10 @@ class SwitchedUpstream(Connection):
             self._stall.start()
             self._transport.close()
 
+    def linger(self) -> None:
+        """Close: the client that the upstream's bytes were for is gone."""
+        self.close()
+
     def cut(self) -> None:
         """Close at once, by a reset."""
         if self._transport is not None:

@@ -11,8 +11,10 @@ middle is cut, so that it can't take what it got for all.
 No time limit of HTTP applies. A shutdown leaves a tunnel alone until its grace period ends.
 """
 
+from collections.abc import Iterable
+
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Released, Side
+from pyrbacproxy.dataplane.sinks import Released, Side, Use
 from pyrbacproxy.record import ExchangeRecord, Failure
 
 
@@ -40,6 +42,18 @@ class TunnelEnd:
             self.data_received(released.waiting)
         if released.has_ended:
             self.eof_received()
+
+    @property
+    def use(self) -> Use:
+        """A tunnel is never idle: what its protocol waits for is not known."""
+        return Use.BUSY
+
+    def say_goodbye(self) -> None:
+        """What the protocol's word for it would be is not known."""
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """The upstream has answered, by its 101."""
+        return ()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes."""
@@ -106,7 +120,8 @@ class Tunnel:
             return
         self._end(None if lost.has_ended else failure)
         if lost.has_ended:
-            lost.other.close()
+            # It may still be sending, and must not lose what it was sent by a reset.
+            lost.other.linger()
         else:
             lost.other.cut()
 

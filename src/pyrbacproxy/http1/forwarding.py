@@ -38,7 +38,12 @@ _NOT_IN_TRAILERS = _HOP_BY_HOP | _NOT_COPIED | {b"expect", b"content-encoding"}
 _LONGEST_KNOWN_NAME = 64
 # What begins there is HTTP once more, below TLS or not, and of its requests none would be checked:
 # h2c (RFC 7540 §3.2) wherever it stands, and what goes by those names (RFC 2817 §3, RFC 9110 §7.8).
-_HTTP_AGAIN = re.compile(rb"h2c|(?:^|,) *(?:h2[^,]*|http|tls) *(?:[,/]|$)", re.IGNORECASE)
+# A character that is neither a token's nor a version's separates too: not every upstream reads
+# lists at their commas alone.
+_HTTP_AGAIN = re.compile(
+    rb"h2c|(?:^|[^!#$%&'*+.^_`|~0-9a-z/-])(?:h2[^,]*|(?:http|tls)(?![!#$%&'*+.^_`|~0-9a-z-]))",
+    re.IGNORECASE,
+)
 _ZONE = re.compile(rb"\A(\[[^%\]]*)%[^\]]*")
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 

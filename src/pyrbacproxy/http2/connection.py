@@ -5,10 +5,10 @@ What `dataplane.downstream` is for HTTP/1.1; each stream carries one exchange.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Transport
+from pyrbacproxy.dataplane.sinks import Side, Use
 from pyrbacproxy.http2.budget import Budget
 from pyrbacproxy.http2.engine import Engine
 from pyrbacproxy.http2.errors import Code, ConnectionFaultError
@@ -19,7 +19,7 @@ from pyrbacproxy.http2.patience import Patience, Waits
 from pyrbacproxy.http2.requests import Requests
 from pyrbacproxy.http2.streams import OpenStreams
 from pyrbacproxy.peer import Peer
-from pyrbacproxy.record import Failure
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 _LOG = logging.getLogger(__name__)
 # As for what is wrong with a handshake.
@@ -49,7 +49,7 @@ class Http2Connection:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Side,
         services: Services,
         limits: Http2Limits,
         *,
@@ -80,6 +80,25 @@ class Http2Connection:
             self._fail(fault, "too weak a suite for HTTP/2")
 
     # sinks.Inner
+
+    @property
+    def use(self) -> Use:
+        """What the connection is used for."""
+        if len(self._streams) or not self._is_open:
+            return Use.BUSY
+        if not self._engine.last_stream:
+            return Use.NEW
+        return Use.BUSY if self._reader.has_begun else Use.IDLE
+
+    def say_goodbye(self) -> None:
+        """By GOAWAY (RFC 9113 §6.8); streams opened from now on are refused."""
+        self._intake.is_refusing = True
+        self._engine.go_away(Code.NO_ERROR)
+        self._streams.write()
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """Of the streams, those that wait for the upstream's answer."""
+        return self._streams.awaiting()
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
@@ -170,7 +189,7 @@ class Http2Connection:
             return
         self._streams.write()
         if self._is_draining and self._engine.last_stream and not self._intake.is_refusing:
-            self._say_goodbye()
+            self.say_goodbye()
         if not len(self._streams) and (self._intake.is_refusing or self._intake.is_over):
             self._close()
         else:
@@ -188,20 +207,13 @@ class Http2Connection:
 
     def _due(self) -> None:
         """The deadline has come."""
-        if self._patience.waits is Waits.LINGERING:
-            self._close()
-        elif self._patience.waits in (Waits.IDLE, Waits.FIRST):
-            self._say_goodbye()
+        if self._patience.waits in (Waits.IDLE, Waits.FIRST):
+            self.say_goodbye()
             self._close()
         else:
             self._fail(Code.PROTOCOL_ERROR, "a head that does not come")
 
     # The end
-
-    def _say_goodbye(self) -> None:
-        self._intake.is_refusing = True
-        self._engine.go_away(Code.NO_ERROR)
-        self._streams.write()
 
     def _fail(self, code: int, why: str) -> None:
         """Tell the client what it did wrong; nothing of it is served any more."""
@@ -209,13 +221,13 @@ class Http2Connection:
         self._end()
         self._engine.go_away(code)
         self._streams.write()
-        self._transport.linger()
-        self._patience.wait(Waits.LINGERING)
+        self._close()
 
     def _close(self) -> None:
+        """Let the client read our last word, though it may be opening more streams."""
         self._end()
         self._patience.wait(Waits.NOTHING)
-        self._transport.close()
+        self._transport.linger()
 
     def _end(self, failure: Failure | None = None) -> None:
         self._is_open = False

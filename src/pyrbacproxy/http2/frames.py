@@ -86,6 +86,11 @@ class FrameReader:
         self._continued = 0
 
     @property
+    def has_begun(self) -> bool:
+        """Whether some bytes of a frame are here, or of a header block, but not all."""
+        return bool(self._partial) or self._opening is not None
+
+    @property
     def has_begun_block(self) -> bool:
         """Whether a header block is still to be completed."""
         return self._opening is not None or self._partial[3:4] == bytes((HEADERS,))

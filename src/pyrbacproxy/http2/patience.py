@@ -19,7 +19,6 @@ class Waits(Enum):
     FIRST = auto()  # we are stopping, and nothing was asked for yet
     BLOCK = auto()  # the rest of a head
     IDLE = auto()
-    LINGERING = auto()  # our last word is said
     NOTHING = auto()  # streams have their own times
 
 
@@ -36,7 +35,6 @@ class Patience:
             Waits.FIRST: limits.first_request_seconds,
             Waits.BLOCK: limits.read_header_seconds,
             Waits.IDLE: limits.idle_seconds,
-            Waits.LINGERING: limits.linger_seconds,
         }
         self._deadline = Deadline(loop, due)
         self.waits = Waits.NOTHING

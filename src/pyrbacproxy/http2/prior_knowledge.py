@@ -1,14 +1,14 @@
 """The first bytes of a client without TLS → HTTP/1 or HTTP/2 by prior knowledge (RFC 9113 §3.3)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pyrbacproxy.dataplane.deadline import Deadline
 from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Inner
+from pyrbacproxy.dataplane.sinks import Inner, Use
 from pyrbacproxy.http2.frames import PREFACE
-from pyrbacproxy.record import Failure
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 
 class Host(Protocol):
@@ -47,6 +47,18 @@ class PriorKnowledge:
         self._begun = b""
         self._deadline = Deadline(loop, transport.close)
         self._deadline.set(limits.idle_seconds)
+
+    @property
+    def use(self) -> Use:
+        """Nothing was asked for yet."""
+        return Use.NEW
+
+    def say_goodbye(self) -> None:
+        """In which version is not known."""
+
+    def awaiting(self) -> Iterable[ExchangeRecord]:
+        """Nothing was asked for yet."""
+        return ()
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""

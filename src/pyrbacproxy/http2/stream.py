@@ -62,14 +62,14 @@ class Streams(Protocol):
 class Http2Stream:
     """A `sinks.ClientSink` and a `response.FrameSink`.
 
-    `is_open`: something may still be sent on it. `has_answered`: a final head was.
-    `has_whole_request`: the client has ended its sending. `window` is the stream's, in bytes.
+    `exchange` is what it carries, while it lasts. `is_open`: something may still be sent on it.
+    `has_answered`: a final head was. `has_whole_request`: the client has ended its sending.
+    `window` is the stream's, in bytes.
     """
 
     __slots__ = (
         "_brake",
         "_ending",
-        "_exchange",
         "_is_paused",
         "_left_bytes",
         "_loop",
@@ -80,6 +80,7 @@ class Http2Stream:
         "_streams",
         "_wake",
         "_window",
+        "exchange",
         "has_answered",
         "has_whole_request",
         "is_open",
@@ -103,7 +104,7 @@ class Http2Stream:
         self._services = services
         self._window = window
         self._loop = loop
-        self._exchange: Exchange | None = None
+        self.exchange: Exchange | None = None
         self._brake = Brake()
         self._outbox = Outbox()
         # The trailers, once the body is complete.
@@ -118,7 +119,7 @@ class Http2Stream:
 
     def begin(self, exchange: Exchange) -> None:
         """Here is the exchange that this stream carries."""
-        self._exchange = exchange
+        self.exchange = exchange
         framing = exchange.request_side.framing
         if framing.kind is not Kind.CHUNKED:
             self._left_bytes = framing.length
@@ -132,8 +133,8 @@ class Http2Stream:
             if self._left_bytes < 0:
                 raise MalformedStreamError("a body longer than its length")
         self._owed_bytes += flow_bytes
-        if self._exchange is not None and data:
-            self._exchange.request_side.body(data)
+        if self.exchange is not None and data:
+            self.exchange.request_side.body(data)
         self._credit()
 
     def ended(self, trailers: Headers) -> None:
@@ -141,7 +142,7 @@ class Http2Stream:
         self.has_whole_request = True
         if self._left_bytes:
             raise MalformedStreamError("a body shorter than its length")
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is not None and exchange.request_side.framing.has_body:
             if trailers.pairs:
                 exchange.request_side.trailers(trailers)
@@ -150,8 +151,8 @@ class Http2Stream:
     def gone(self, failure: Failure | None = None) -> None:
         """The stream is over before its time, whoever ended it; `failure`: we did, and why."""
         self.close()
-        if self._exchange is not None:
-            self._exchange.client_gone(failure)
+        if self.exchange is not None:
+            self.exchange.client_gone(failure)
 
     # sinks.ClientSink
 
@@ -190,7 +191,7 @@ class Http2Stream:
 
     def finished(self, ending: Ending) -> None:
         """The exchange is over; what waits is still sent, unless the end is missing."""
-        self._exchange = None
+        self.exchange = None
         if self._wake is not None:
             self._wake.cancel()
         if ending is Ending.ABORT and self.is_open:
@@ -245,7 +246,7 @@ class Http2Stream:
 
     def watch(self) -> None:
         """Pause or resume the upstream, and give a client that takes nothing so much time."""
-        waiting, exchange = self._outbox.size, self._exchange
+        waiting, exchange = self._outbox.size, self.exchange
         if exchange is not None and self._is_paused != (waiting > self._mark):
             self._is_paused = not self._is_paused
             if self._is_paused:
@@ -291,16 +292,16 @@ class Http2Stream:
     def _credit(self) -> None:
         """Open the window by what was taken, in large steps."""
         is_due = 2 * self._owed_bytes >= self._window and not self._brake.reasons
-        if is_due and self.is_open and not self.has_whole_request and self._exchange is not None:
+        if is_due and self.is_open and not self.has_whole_request and self.exchange is not None:
             self._streams.credit(self.number, self._owed_bytes)
             self._owed_bytes = 0
 
     def _woken(self) -> None:
-        if self._exchange is not None:
-            self._exchange.woken()
+        if self.exchange is not None:
+            self.exchange.woken()
 
     def _stalled(self) -> None:
         self.close()
         self._streams.reset(self.number, Code.CANCEL)
-        if self._exchange is not None:
-            self._exchange.client_gone(Failure.CLIENT_STOPPED_READING)
+        if self.exchange is not None:
+            self.exchange.client_gone(Failure.CLIENT_STOPPED_READING)

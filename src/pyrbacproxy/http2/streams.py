@@ -9,7 +9,7 @@ from pyrbacproxy.http2.engine import Engine
 from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.head_block import Fields
 from pyrbacproxy.http2.stream import Http2Stream
-from pyrbacproxy.record import Failure
+from pyrbacproxy.record import ExchangeRecord, Failure
 
 _MOST_GATHERED_BYTES = 65_536
 
@@ -53,6 +53,11 @@ class OpenStreams:
 
     def __len__(self) -> int:
         return len(self._by_number)
+
+    def awaiting(self) -> list[ExchangeRecord]:
+        """The exchanges that have a request at the upstream and no answer yet."""
+        exchanges = (stream.exchange for stream in self._by_number.values())
+        return [found.record for found in exchanges if found is not None and found.is_awaiting]
 
     def add(self, stream: Http2Stream) -> None:
         """One more."""

@@ -88,6 +88,11 @@ class ServerEngine:
         self._owed_bytes = 0
         self._pieces: list[bytes] = []
 
+    @property
+    def has_partial_record(self) -> bool:
+        """Whether a record has begun to come and is not whole."""
+        return bool(self._missing_bytes or self._fragment)
+
     def receive(self, ciphertext: bytes) -> bytes:
         """What the client said, decrypted; b"" if nothing yet. Raises TlsError, PlainHttpError."""
         if (
