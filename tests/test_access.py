@@ -278,7 +278,8 @@ def test_a_stranger_gets_401_with_a_challenge() -> None:
     assert isinstance(verdict, Respond)
     assert (verdict.response.status, reviews) == (401, [])
     assert verdict.response.headers.get(b"www-authenticate") == b"Bearer"
-    assert verdict.decided == Decided(Outcome.UNAUTHENTICATED)
+    assert verdict.decided.outcome is Outcome.UNAUTHENTICATED
+    assert verdict.decided.notes == (Note(0, "Unauthorized: the request has no credential"),)
 
 
 def test_a_rejected_token_gets_401_and_is_logged_without_it() -> None:
@@ -297,7 +298,13 @@ def test_a_certificate_wins_and_the_token_beside_it_does_not_leak() -> None:
     verdict, reviews = run(asked, rules=(StaticRule(user_name="carol", path="/m"),))
     assert isinstance(verdict, Forward)
     assert reviews == []
-    assert verdict.decided == Decided(Outcome.ALLOWED, "carol", "certificate", "static")
+    assert verdict.decided == Decided(
+        Outcome.ALLOWED,
+        "carol",
+        "certificate",
+        "static",
+        groups=("dev", "system:authenticated"),
+    )
     assert list(verdict.head.headers) == [
         HOST,
         (b"Authorization", b"Basic x"),
@@ -337,7 +344,9 @@ def test_the_review_decides() -> None:
     verdict, reviews = run(request(b"/metrics", TOKEN), KNOWN, ALLOWED)
     assert isinstance(verdict, Forward)
     assert reviews == [ASKS_WHO, may("/metrics")]
-    assert verdict.decided == Decided(Outcome.ALLOWED, "alice", "token", "review")
+    assert verdict.decided == Decided(
+        Outcome.ALLOWED, "alice", "token", "review", groups=ALICE.groups
+    )
 
 
 def test_a_refusal_names_user_and_verb_never_the_path() -> None:
@@ -346,7 +355,13 @@ def test_a_refusal_names_user_and_verb_never_the_path() -> None:
     said = "Forbidden (user=alice, verb=*, resource=, subresource=)"
     assert (verdict.response.status, verdict.response.body) == (403, f"{said}\n".encode())
     assert verdict.decided == Decided(
-        Outcome.DENIED, "alice", "token", "review", (Note(2, f'{said}. Reason: "no rule".'),)
+        Outcome.DENIED,
+        "alice",
+        "token",
+        "review",
+        (Note(2, f'{said}. Reason: "no rule".'),),
+        groups=ALICE.groups,
+        asked="* /refuse",  # FR99
     )
 
 
@@ -395,7 +410,9 @@ def test_dec_d7_without_attributes_it_is_400(target: bytes) -> None:
     body = b"Bad Request. The request or configuration is malformed.\n"
     assert (verdict.response.status, verdict.response.body) == (400, body)
     assert reviews == [ASKS_WHO]
-    assert verdict.decided == Decided(Outcome.REFUSED, "alice", "token")
+    assert (verdict.decided.outcome, verdict.decided.user_name) == (Outcome.REFUSED, "alice")
+    assert verdict.decided.groups == ALICE.groups
+    assert "rewrite" in verdict.decided.notes[0].text
 
 
 def test_dec_d36_a_reviewed_header_named_in_connection_is_refused() -> None:

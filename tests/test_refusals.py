@@ -12,10 +12,24 @@ from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes, Revie
 from pyrbacproxy.user import UserInfo
 
 PODS = Attributes(UserInfo("carol"), ResourceAttributes("get", "ns", "", "v1", "pods", "log", "n"))
+ASKED = "get v1/pods/log namespace ns name n"
 
 
 def decided() -> Decided:
     return Decided(Outcome.REFUSED, "carol", "token")
+
+
+def test_fr99_a_refusal_may_say_why_to_the_log() -> None:
+    answer = refused(text(404, "no\n"), "no pattern matches")
+    assert answer.decided == Decided(
+        Outcome.REFUSED, notes=(Note(0, "Refused: no pattern matches"),)
+    )
+
+
+def test_fr99_a_path_that_was_asked_for_is_named() -> None:
+    asked = Attributes(UserInfo("carol"), NonResourceAttributes("get", "/metrics"))
+    answer = not_allowed(asked, Decision(Kind.NO_OPINION), decided())
+    assert answer.decided.asked == "get /metrics"
 
 
 def test_refused() -> None:
@@ -26,7 +40,8 @@ def test_refused() -> None:
 @pytest.mark.parametrize(
     ("rejected", "notes"),
     [
-        (None, ()),
+        # FR99
+        (None, (Note(0, "Unauthorized: the request has no credential"),)),
         (
             Rejected("expired"),
             (
@@ -55,7 +70,7 @@ def test_k_u21_forbidden(kind: Kind) -> None:
     said = "Forbidden (user=carol, verb=get, resource=pods, subresource=log)"
     assert (answer.response.status, answer.response.body) == (403, f"{said}\n".encode())
     notes = (Note(2, f'{said}. Reason: "no rule".'),)
-    assert answer.decided == Decided(Outcome.DENIED, "carol", "token", "review", notes)
+    assert answer.decided == Decided(Outcome.DENIED, "carol", "token", "review", notes, asked=ASKED)
 
 
 def test_k_u20_failed() -> None:
@@ -63,7 +78,7 @@ def test_k_u20_failed() -> None:
     said = "Authorization error (user=carol, verb=get, resource=pods, subresource=log)"
     assert (answer.response.status, answer.response.body) == (500, f"{said}\n".encode())
     notes = (Note(0, f"{said}: API server away", is_error=True),)
-    assert answer.decided == Decided(Outcome.ERROR, "carol", "token", "review", notes)
+    assert answer.decided == Decided(Outcome.ERROR, "carol", "token", "review", notes, asked=ASKED)
 
 
 def test_words_of_ones_own_replace_the_usual_ones() -> None:

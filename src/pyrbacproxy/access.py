@@ -47,6 +47,12 @@ _FORM_BODY = text(415, "Unsupported Media Type. A form body could contradict the
 _NO_TUNNEL = text(405, "Method Not Allowed\n", must_close=True)
 _UNPRINTABLE_UPGRADE = Response(502)
 
+_NO_TUNNEL_NOTES = (note(0, "Refused: CONNECT is not supported"),)
+_NO_ATTRIBUTES_NOTES = (
+    note(0, "Refused: the value that a rewrite needs is missing, or can be read in two ways"),
+)
+_FORM_BODY_NOTES = (note(0, "Refused: --reject-form-bodies is set and the body may be a form"),)
+
 # What is known of a path is a function of the path alone; this bounds how many are remembered, and
 # how long ones.
 _REMEMBERED_PATHS = 1024
@@ -111,7 +117,7 @@ class Access:
         """The chain; a `handler.Handler`."""
         head, target = request.head, request.target
         if target.form is Form.ASTERISK:
-            return refused(_NO_PATH)
+            return refused(_NO_PATH, "the target has no path")
         # CONNECT is never redirected nor forwarded, so how its target reads does not matter
         # (reference 3.0).
         is_connect = head.method == _CONNECT
@@ -120,9 +126,9 @@ class Access:
             if facts.cleaned != target.raw_path:
                 return refused(_redirect(facts.cleaned, target.raw_query))
             if facts.is_ambiguous:
-                return refused(_AMBIGUOUS)
+                return refused(_AMBIGUOUS, "the path can be read in two ways")
         if not facts.is_allowed:
-            return refused(_NOT_ALLOWED_PATH)
+            return refused(_NOT_ALLOWED_PATH, "no pattern of --allow-paths matches")
         if facts.is_ignored:
             decided = Decided(Outcome.ALLOWED, identity_source="none", decision_source="none")
             return self._forward(request, head, NOBODY, decided, keeps_bearer=self._keeps_bearer)
@@ -145,13 +151,17 @@ class Access:
     ) -> Reviewed[Verdict]:
         """Everything after authentication."""
         target = request.target
-        decided = Decided(Outcome.REFUSED, known.user.name, known.source)
+        user = known.user
+        decided = Decided(Outcome.REFUSED, user.name, known.source, groups=user.groups)
         if target.form is Form.AUTHORITY:
+            decided.notes = _NO_TUNNEL_NOTES
             return Respond(_NO_TUNNEL, decided)
-        wanted = self._attributes.attributes(known.head, target, known.user)
+        wanted = self._attributes.attributes(known.head, target, user)
         if not wanted:
+            decided.notes = _NO_ATTRIBUTES_NOTES
             return Respond(_NO_ATTRIBUTES, decided)
         if self._rejects_forms and _has_form_body(known.head):
+            decided.notes = _FORM_BODY_NOTES
             return Respond(_FORM_BODY, decided)
         for attributes in wanted:
             judgement = yield from self._authorizer.authorize(attributes)
@@ -173,6 +183,7 @@ class Access:
         """The one exit towards the upstream."""
         if head.method == _CONNECT:
             decided.outcome = Outcome.REFUSED
+            decided.notes = _NO_TUNNEL_NOTES
             return Respond(_NO_TUNNEL, decided)
         if forwarding.has_unprintable_upgrade(head.headers):
             decided.notes = (note(0, "An upgrade to an unprintable protocol", is_error=True),)

@@ -18,7 +18,7 @@ from pyrbacproxy.admin.status import Program
 from pyrbacproxy.authn.authenticator import Authenticator, UnionAuthenticator
 from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator, IdTokenAuthenticator
 from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
-from pyrbacproxy.authz.attributes import AttributeSource
+from pyrbacproxy.authz.attributes import AttributeSource, verb_of
 from pyrbacproxy.authz.subject_access_review import rules_then_review
 from pyrbacproxy.background import Activity, LoopFaults
 from pyrbacproxy.certificates import Certificates
@@ -45,7 +45,7 @@ from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.no_api_server import NoApiServer
 from pyrbacproxy.kube.reviewer import JudgeTokens, Reviewer
 from pyrbacproxy.measuring import MetricsPage
-from pyrbacproxy.observe.decision_log import log_notes
+from pyrbacproxy.observe.decision_log import DecisionLog
 from pyrbacproxy.observe.loop_lag import LoopLag
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.record import ExchangeRecord
@@ -82,6 +82,7 @@ class Assembly:
         self._certificates = certificates
         self._client = _client(settings.kube)
         self._metrics = Metrics()
+        self._decision_log = DecisionLog(verb_of)
         self._access_log = None if lines is None else _access_log(lines)
         self._watched_client = WatchedClient(self._client, self._metrics)
         self.issuer, judge_tokens = _oidc(settings, certificates)
@@ -168,7 +169,7 @@ class Assembly:
         What they raise is no reason to break a connection.
         """
         try:
-            log_notes(record)
+            self._decision_log.observe(record)
             self._upstream_watch.observe(record)
             self._metrics.observe(record)
             self._lag.observe(record)
@@ -189,7 +190,7 @@ class Assembly:
 
     def _observe_page(self, record: ExchangeRecord) -> None:
         try:
-            log_notes(record)
+            self._decision_log.observe(record)
             self._metrics.observe_page(record)
             self._lag.observe(record)
         except Exception as error:  # noqa: BLE001 - as in `_observe`

@@ -90,7 +90,8 @@ class Decided:
     """Where a decision came from; "" where the step was not reached or did not ask.
 
     `identity_source` is "certificate", "token", "oidc" or "none" (an ignored path);
-    `decision_source` is "static", "review" or "none".
+    `decision_source` is "static", "review" or "none". `groups` are the user's and `asked` is what
+    an authorizer was asked for, in words; of requests that were forwarded `asked` is "".
     """
 
     outcome: Outcome
@@ -99,6 +100,8 @@ class Decided:
     decision_source: str = ""
     notes: tuple[Note, ...] = ()
     page: PageShown | None = None
+    groups: tuple[str, ...] = ()
+    asked: str = ""
 
 
 @dataclass(slots=True)

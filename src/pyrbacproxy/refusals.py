@@ -13,19 +13,20 @@ from pyrbacproxy.authz.authorizer import Decision
 from pyrbacproxy.handler import Respond
 from pyrbacproxy.http1.response import Response, text
 from pyrbacproxy.record import Decided, Note, Outcome
-from pyrbacproxy.reviews import ReviewFailed
+from pyrbacproxy.reviews import NonResourceAttributes, ReviewFailed
 
 _UNAUTHORIZED = text(401, "Unauthorized\n", (b"WWW-Authenticate", b"Bearer"))
 
 
-def refused(response: Response) -> Respond:
-    """An answer to a request that nobody's credential would help."""
-    return Respond(response, Decided(Outcome.REFUSED))
+def refused(response: Response, why: str = "") -> Respond:
+    """An answer to a request that nobody's credential would help; the log says `why`."""
+    notes = (note(0, f"Refused: {why}"),) if why else ()
+    return Respond(response, Decided(Outcome.REFUSED, notes=notes))
 
 
 def unauthenticated(rejected: Rejected | None) -> Respond:
-    """401; the log says why, unless there was no credential at all."""
-    notes: tuple[Note, ...] = ()
+    """401; the log says why."""
+    notes = (note(0, "Unauthorized: the request has no credential"),)
     if rejected:
         line = f"Unable to authenticate the request due to an error: {rejected.reason}"
         notes = (note(0, line, is_error=True),)
@@ -44,6 +45,7 @@ def not_allowed(
     `words` replace the usual ones about the attributes, where more than one was tried.
     """
     words = words or describe(attributes)
+    decided.asked = _asked(attributes)
     if isinstance(judgement, ReviewFailed):
         said = f"Authorization error {words}"
         decided.outcome = Outcome.ERROR
@@ -56,6 +58,17 @@ def not_allowed(
     reason = json.dumps(judgement.reason, ensure_ascii=False)
     decided.notes = (note(2, f"{said}. Reason: {reason}."),)
     return Respond(_spoken(403, said), decided)
+
+
+def _asked(attributes: Attributes) -> str:
+    """All that was asked for, unlike `describe`, which the client gets too."""
+    action = attributes.action
+    if isinstance(action, NonResourceAttributes):
+        return f"{action.verb} {action.path}"
+    parts = (action.group, action.version, action.resource, action.subresource)
+    named = (("namespace", action.namespace), ("name", action.name))
+    where = "".join(f" {key} {value}" for key, value in named if value)
+    return f"{action.verb} {'/'.join(part for part in parts if part)}{where}"
 
 
 def note(level: int, line: str, *, is_error: bool = False) -> Note:

@@ -75,7 +75,7 @@ def test_a_failed_review_is_500() -> None:
 
 def test_who_may_sees_the_page() -> None:
     decided, _ = decide(TOKEN, answers=(KNOWN, YES))
-    assert decided == Decided(Outcome.ALLOWED, "alice", "token", "review")
+    assert decided == Decided(Outcome.ALLOWED, "alice", "token", "review", groups=ALICE.groups)
 
 
 @pytest.mark.parametrize("first", [NO, DENIED])

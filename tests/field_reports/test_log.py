@@ -167,8 +167,8 @@ def test_fr67_json_lines_are_json_and_masked(lab: Lab) -> None:
 
 def lines_told(text: str) -> int:
     """The refusals written, and those that were left out and counted."""
-    left_out = re.findall(r"Left out (\d+) more lines", text)
-    return text.count("Unable to authenticate") + sum(map(int, left_out))
+    left_out = re.findall(r"Left out (\d+) more lines|leftOut=(\d+)", text)
+    return text.count("Unable to authenticate") + sum(int(one or other) for one, other in left_out)
 
 
 def test_a_flood_of_bad_tokens_does_not_flood_the_log(lab: Lab) -> None:
@@ -181,12 +181,12 @@ def test_a_flood_of_bad_tokens_does_not_flood_the_log(lab: Lab) -> None:
             client.send(get("/metrics", bearer(token)))
             assert client.answer().status == 401
     seconds = int(time.monotonic() - began_at) + 2  # a second that began before, and the last
-    time.sleep(1.0)  # the next line is in another second
+    time.sleep(1.5)  # by then this peer may have another line
     assert proxy.ask(get("/metrics", bearer(lab.token(refused("no"))))).status == 401
     # The last lines may come after their answers.
     until(lambda: lines_told(proxy.text("err")) == asks + 1, "every refusal")
     text = proxy.text("err")
-    assert "more lines like this within a second: unauthenticated" in text
+    assert "leftOut=" in text
     assert text.count("Unable to authenticate") <= 10 * seconds + 1
 
 

@@ -40,8 +40,9 @@ class PageAccess:
         known = yield from self._authenticator.authenticate(request)
         if not isinstance(known, Authenticated):
             return unauthenticated(known)
-        decided = Decided(Outcome.ALLOWED, known.user.name, known.source)
-        wanted = self._attributes(request.head, request.target, known.user)
+        user = known.user
+        decided = Decided(Outcome.ALLOWED, user.name, known.source, groups=user.groups)
+        wanted = self._attributes(request.head, request.target, user)
         refusal: Decision = NO_OPINION
         for attributes in wanted:
             judgement = yield from self._authorizer.authorize(attributes)

@@ -90,7 +90,7 @@ class Pages:
             return Respond(_OK, Decided(Outcome.ALLOWED, identity_source="none"))
         raw_path = request.target.raw_path
         if not raw_path.startswith(b"/"):  # `*`, or what CONNECT names
-            return refused(_NO_PATH)
+            return refused(_NO_PATH, "the target has no path")
         health = self._health.get(raw_path)
         answered = self._open(health, request) if health else (yield from self._guarded(request))
         if resource := _COUNTED.get(raw_path):

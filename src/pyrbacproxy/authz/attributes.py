@@ -27,6 +27,11 @@ VERBS = {
 OTHER_VERB = "*"
 
 
+def verb_of(method: bytes) -> str:
+    """The verb that a request of this method is authorized for (reference 3.5)."""
+    return VERBS.get(method, OTHER_VERB)
+
+
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """The action to be authorized.
@@ -96,7 +101,7 @@ class AttributeSource:
         """What must all be allowed; empty when the request lacks a rewrite value, its query or its
         rewrite header is doubtful, or a template fails on a value.
         """
-        verb = VERBS.get(head.method, OTHER_VERB)
+        verb = verb_of(head.method)
         if not self._resources:
             is_exact = not has_encoded_separator(target.raw_path)
             return (Attributes(user, NonResourceAttributes(verb, target.path), is_exact),)

@@ -268,7 +268,7 @@ class Downstream:
         services, answer = self._services, refusal(fault.status)
         whole = writer.whole(answer, date=services.date(), is_head=False, close=True)
         self._transport.write(whole)
-        record = malformed(self._peer().address, fault.status, services.clock())
+        record = malformed(self._peer().address, fault.status, services.clock(), fault)
         record.sent_bytes = len(answer.body)
         services.observe(record)
         self._persistence.linger()

@@ -26,9 +26,9 @@ _PAUSE_SECONDS = 1.0
 _V2 = 20 - 2
 # Go takes the IPv4 one for both families, too: manifests say 0.0.0.0 on IPv6 nodes.
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what was asked for
-# At the connection limit: how often all connections are looked at, at most, and how many to close
-# are chosen then.
-_LOOK_SECONDS = 0.1
+# At the connection limit all connections may be looked at to choose some to close: no sooner again
+# than after so long for each of them (5,000: 0.1 s), which is several times what a look takes.
+_LOOK_SECONDS_EACH = 20e-6
 _MOST_CHOSEN = 1024
 # Connections that were told to go and have not gone: beyond so many they are aborted.
 _MOST_LEAVING = 256
@@ -198,7 +198,7 @@ class Listener:
             if is_full and leaver is None:
                 # The kernel's backlog holds the others until one closes or is unused.
                 self._pause()
-                self._retry_after(0.0 if self._new else _LOOK_SECONDS)
+                self._retry_after(0.0 if self._new else self._look_seconds)
                 return
             try:
                 connection, address = listening.accept()
@@ -268,10 +268,14 @@ class Listener:
                 self._new.move_to_end(connection)
         return None
 
+    @property
+    def _look_seconds(self) -> float:
+        return _LOOK_SECONDS_EACH * len(self._connections)
+
     def _next_idle(self) -> ClientTransport | None:
         now = self._loop.time()
         if now >= self._look_again_at:
-            self._look_again_at = now + _LOOK_SECONDS
+            self._look_again_at = now + self._look_seconds
             self._chosen = self._choose()
         while self._chosen:
             connection = self._chosen[-1]

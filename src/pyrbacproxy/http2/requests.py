@@ -64,7 +64,8 @@ class Requests:
     def _begin(self, stream: Http2Stream, fields: Fields | None, peer: Peer) -> None:
         misplaced = refusal(_TOO_LARGE) if fields is None else misplaced_field(fields)
         if misplaced is not None:
-            self._refuse(stream, misplaced, peer, fields)
+            why = "the head is too large" if fields is None else "a misplaced header field"
+            self._refuse(stream, misplaced, peer, fields, why)
             return
         assert fields is not None, "a head that is too large was refused"  # noqa: S101 - for the type
         decisions = Decisions(self._services, stream)
@@ -73,7 +74,7 @@ class Requests:
             known = decisions.recall(raw, peer)
             received = self._read(raw) if known is None else known.question.received
         except RemoteProtocolError as fault:
-            self._refuse(stream, refusal(fault.status), peer, fields)
+            self._refuse(stream, refusal(fault.status), peer, fields, fault)
             return
         if stream.has_whole_request and received.framing.has_body:
             raise MalformedStreamError("a body shorter than its length")
@@ -98,11 +99,16 @@ class Requests:
         return read_head(raw, max_bytes=self._services.limits.max_header_bytes)
 
     def _refuse(
-        self, stream: Http2Stream, response: Response, peer: Peer, fields: Fields | None
+        self,
+        stream: Http2Stream,
+        response: Response,
+        peer: Peer,
+        fields: Fields | None,
+        why: object,
     ) -> None:
-        """Answer a head that is none."""
+        """Answer a head that is not valid."""
         services = self._services
-        record = malformed(peer.address, response.status, services.clock())
+        record = malformed(peer.address, response.status, services.clock(), why)
         is_head = (b":method", b"HEAD") in (fields or ())
         answer = Http2Response(stream, record, date=services.date, is_head=is_head)
         answer.whole(response, closes=True)

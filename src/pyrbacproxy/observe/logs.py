@@ -70,10 +70,14 @@ def level_of(verbosity: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Structured:
-    """A message with values beside it. As text klog's form: `"command failed" err="..."`."""
+    """A message with values beside it. As text klog's form: `"command failed" err="..."`.
+
+    `is_bare`: a line that the original has too begins as there, without quotes.
+    """
 
     message: str
     pairs: tuple[tuple[str, str | int | float], ...]
+    is_bare: bool = False
 
     def __str__(self) -> str:
         """On one line."""
@@ -81,7 +85,7 @@ class Structured:
             f"{key}={_quoted(value) if isinstance(value, str) else value}"
             for key, value in self.pairs
         )
-        return " ".join((_quoted(self.message), *shown))
+        return " ".join((self.message if self.is_bare else _quoted(self.message), *shown))
 
 
 def structured(message: str, **pairs: str | float) -> Structured:
