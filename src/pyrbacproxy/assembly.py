@@ -6,7 +6,7 @@ It decides nothing about a request. `app` runs what is made here.
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.kube.no_api_server import NoApiServer
 from pyrbacproxy.kube.reviewer import JudgeTokens, Reviewer
 from pyrbacproxy.measuring import MetricsPage
-from pyrbacproxy.observe.decision_log import DecisionLog
+from pyrbacproxy.observe.decision_log import AnswerWatch, DecisionLog
 from pyrbacproxy.observe.loop_lag import LoopLag
 from pyrbacproxy.observe.metrics import Metrics
 from pyrbacproxy.record import ExchangeRecord
@@ -113,6 +113,8 @@ class Assembly:
         )
         loop = asyncio.get_running_loop()
         self._protocol = ClientProtocol(certificates.chains, settings.http2, loop)
+        self._listeners: list[Listener] = []
+        self._answer_watch = AnswerWatch(loop, self._awaiting)
         self._lag = LoopLag(loop, self._metrics.loop_lag)
         self._proxied = services(
             handler=access.handle,
@@ -157,6 +159,7 @@ class Assembly:
 
     async def close(self) -> None:
         """End what the listeners leave behind."""
+        self._answer_watch.close()
         self._reviewer.close()
         await self.connector.close()
         await self._client.close()
@@ -196,10 +199,15 @@ class Assembly:
         except Exception as error:  # noqa: BLE001 - as in `_observe`
             self._observers.failed(error)
 
+    def _awaiting(self) -> Iterator[ExchangeRecord]:
+        for listener in self._listeners:
+            yield from listener.awaiting()
+
     def _listener(
         self, name: str, sockets: Sockets, make: Callable[[OnClosed], ClientTransport]
     ) -> Listener:
         listener = Listener(sockets, make, self._limits)
+        self._listeners.append(listener)
         if sockets:
             self._metrics_page.listeners[name] = listener
         return listener

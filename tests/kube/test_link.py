@@ -263,10 +263,12 @@ async def test_an_answer_is_read_up_to_its_limit(
 async def test_fr48_a_refused_connection_fails_at_once() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        async with linked(ApiServer(f"http://127.0.0.1:{closed.getsockname()[1]}")) as link:
+        port = closed.getsockname()[1]
+        async with linked(ApiServer(f"http://127.0.0.1:{port}")) as link:
             answer, status = await link.post(TOKEN)
     assert isinstance(answer, FailedAttempt)
     assert "can't be reached" in answer.reason
+    assert f"(127.0.0.1:{port})" in answer.reason  # FR99
     assert (answer.is_transient, answer.cause, status) == (False, Cause.AWAY, 0)
 
 
@@ -283,7 +285,8 @@ async def test_fr48_a_server_that_never_shakes_hands_is_given_up(
         linked(ApiServer(f"https://127.0.0.1:{port}", is_verified=False)) as link,
     ):
         answer, _ = await link.post(TOKEN)
-    assert answer == FailedAttempt("no connection to the API server in 0.05 s", cause=Cause.AWAY)
+    text = f"no connection to the API server in 0.05 s (127.0.0.1:{port})"
+    assert answer == FailedAttempt(text, cause=Cause.AWAY)
 
 
 async def test_d15_our_own_calls_in_the_way_are_no_silence_of_the_server_s(
@@ -299,7 +302,7 @@ async def test_d15_our_own_calls_in_the_way_are_no_silence_of_the_server_s(
         answer, _ = await link.post(ACCESS)
         stub.delay.set()
         assert (await first)[0] == GOOD
-    text = "no connection to the API server in 0.05 s"
+    text = f"no connection to the API server in 0.05 s ({stub.url.rpartition('/')[2]})"
     assert answer == FailedAttempt(text, cause=Cause.NOT_ASKED)
 
 
@@ -330,7 +333,7 @@ async def test_d34_a_proxy_that_refuses_the_tunnel_is_named(status: bytes, cause
         async with linked(ApiServer("https://api.test", is_verified=False), proxies) as link:
             answer, _ = await link.post(TOKEN)
     text = "the API server can't be reached: the egress proxy refused the tunnel with"
-    assert answer == FailedAttempt(f"{text} {status.decode()}", cause=cause)
+    assert answer == FailedAttempt(f"{text} {status.decode()} (api.test:443)", cause=cause)
 
 
 @pytest.mark.parametrize(
@@ -387,8 +390,11 @@ async def test_an_end_without_an_answer_is_not_tried_again() -> None:
         await request_on(reader)
 
     answer = await asked(serve)
-    text = "the API server closed the connection without an answer"
-    assert answer == FailedAttempt(text, cause=Cause.AWAY)
+    assert isinstance(answer, FailedAttempt)
+    text = "the API server closed the connection without an answer (127.0.0.1:"
+    assert answer.reason.startswith(text)
+    assert answer.cause is Cause.AWAY
+    assert not answer.is_transient
 
 
 async def test_unless_the_connection_had_been_kept() -> None:

@@ -3,9 +3,10 @@ import logging
 import pytest
 
 from pyrbacproxy.authz.attributes import verb_of
-from pyrbacproxy.observe.decision_log import DecisionLog, RefusalRation
+from pyrbacproxy.observe.decision_log import AnswerWatch, DecisionLog, RefusalRation
 from pyrbacproxy.observe.flood import RATION
 from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Note, Outcome
+from tests.fakes import ManualLoop
 
 
 def _record(*notes: Note, outcome: Outcome = Outcome.ALLOWED) -> ExchangeRecord:
@@ -157,3 +158,34 @@ def test_fr99_a_redirect_is_no_refusal_a_reset_stream_is(
             ExchangeRecord("192.0.2.1", "", "", decided=decided, status=status)
         )
     assert len(caplog.records) == (status == 0)
+
+
+# --- FR94: an upstream that does not answer --------------------------------------------
+
+
+def test_fr94_a_long_wait_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    loop = ManualLoop()
+    slow = ExchangeRecord("192.0.2.1", "GET", "/slow")
+    quick = [slow, ExchangeRecord("192.0.2.1", "GET", "/quick")]
+    with caplog.at_level(18):
+        watch = AnswerWatch(loop.as_loop(), lambda: quick)
+        for _ in range(9):
+            loop.advance(3)
+        quick.pop()
+        for _ in range(30):
+            loop.advance(3)
+    assert _lines(caplog) == [
+        (
+            "the upstream has not answered for 30 s; still waiting "
+            'peer="192.0.2.1" method="GET" path="/slow"'
+        )
+    ]
+    watch.close()
+    assert loop.timers == []
+
+
+def test_fr94_below_that_level_nothing_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    loop = ManualLoop()
+    with caplog.at_level(logging.INFO):
+        AnswerWatch(loop.as_loop(), list)
+    assert loop.timers == []

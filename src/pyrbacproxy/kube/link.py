@@ -82,17 +82,19 @@ class Link:
         try:
             reply = await self._reply(review)
         except _NoConnectionError as error:
-            text = f"no connection to the API server in {CONNECT_SECONDS:g} s"
+            text = (
+                f"no connection to the API server in {CONNECT_SECONDS:g} s ({_where(self.server)})"
+            )
             return FailedAttempt(text, cause=error.cause), 0
         except UnansweredError as error:
-            text = "the API server closed the connection without an answer"
+            text = f"the API server closed the connection without an answer ({_where(self.server)})"
             # As in `_failure`.
             cause = Cause.NOT_ASKED if error.is_reused else Cause.AWAY
             return FailedAttempt(text, is_transient=error.is_reused, cause=cause), 0
         except RemoteProtocolError:
             return FailedAttempt("the API server's answer is cut or no HTTP/1.1"), 0
         except (OSError, UnicodeError) as error:  # UnicodeError: the host is no name for DNS
-            return _failure(error), 0
+            return _failure(error, self.server), 0
         if isinstance(reply, FailedAttempt):
             return reply, 0
         self._answers += 1
@@ -119,7 +121,7 @@ class Link:
         try:
             reply = await connection.exchange(request, max_body_bytes=MAX_ANSWER_BYTES)
         except OSError as error:
-            return _failure(error, is_reused=connection.is_reused)
+            return _failure(error, self.server, is_reused=connection.is_reused)
         finally:
             self._pool.give_back(connection)
         if is_logged:
@@ -184,14 +186,25 @@ def _context(server: ApiServer) -> ssl.SSLContext | None:
     )
 
 
-def _failure(error: OSError | UnicodeError, *, is_reused: bool = False) -> FailedAttempt:
+def _where(server: ApiServer) -> str:
+    """Host and port: a URL may hold a password."""
+    url = urlsplit(server.url)
+    return f"{url.hostname}:{url.port or DEFAULT_PORTS[url.scheme]}"
+
+
+def _failure(
+    error: OSError | UnicodeError, server: ApiServer, *, is_reused: bool = False
+) -> FailedAttempt:
     """Why the call broke, in words of the system. A kept connection that was reset says nothing of
     the server: the next try dials.
     """
     number = error.errno if isinstance(error, OSError) else None
     is_reset = isinstance(error, ConnectionResetError) or number in (errno.ECONNRESET, errno.EPIPE)
+    where = _where(server)
+    if isinstance(error, ssl.SSLError) and server.ca:
+        where += f", CA file {server.ca}"
     return FailedAttempt(
-        f"the API server can't be reached: {in_words(error, 'the API server')}",
+        f"the API server can't be reached: {in_words(error, 'the API server')} ({where})",
         is_transient=is_reset,
         cause=Cause.NOT_ASKED if is_reset and is_reused else _cause(error),
     )

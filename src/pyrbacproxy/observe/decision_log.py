@@ -1,4 +1,4 @@
-"""Writes what is to be logged of an exchange: why it was refused, its notes, a failed upstream.
+"""Writes what is to be logged of an exchange: a refusal, its notes, a failed or slow upstream.
 
 A refusal is one line (FR99): in the original's words where it has some, and then what an operator
 needs to find the missing right or the wrong client. Each value is quoted as in JSON, so that no
@@ -8,9 +8,11 @@ Whoever can reach us can have lines written, so refusals are rationed by kind an
 everything that is always written by kind.
 """
 
+import asyncio
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyrbacproxy.observe.flood import RATION
@@ -25,6 +27,9 @@ _MOST_LINES = 5
 _LINES_A_SECOND = 1.0
 # Peers and kinds that are known at a time; the one that has been silent longest is forgotten.
 _MOST_KNOWN = 1024
+# How long the upstream's answer may take before the log says so, and how often that is looked at.
+_LONG_SECONDS = 30.0
+_LOOK_SECONDS = 3.0
 _DECIDED_BY = {"static": "static rule", "review": "access review", "none": "no authorizer"}
 # What a value may take; a path may have 64 KiB.
 _LONGEST_VALUE = 512
@@ -115,6 +120,57 @@ class DecisionLog:
         line = _refusal(record, decided, verb, left_out)
         rationed = {RATION: decided.outcome.value} if is_rationed or is_error else None
         _LOG.log(logging.ERROR if is_error else logging.INFO, "%s", line, extra=rationed)
+
+
+class AnswerWatch:
+    """Logs at `--v=2` each exchange whose upstream has not answered for 30 s (FR94).
+
+    It looks at what runs every few seconds, so that no request pays for it, and not at all at a
+    lower level. `awaiting` gives the exchanges that wait for an answer.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, awaiting: Callable[[], Iterable[ExchangeRecord]]
+    ) -> None:
+        self._loop = loop
+        self._awaiting = awaiting
+        # Since when each was seen waiting; the record keeps its id from being another's.
+        self._seen: dict[int, tuple[ExchangeRecord, float]] = {}
+        self._handle: asyncio.TimerHandle | None = None
+        if _LOG.isEnabledFor(level_of(2)):
+            self._look_later()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _look_later(self) -> None:
+        self._handle = self._loop.call_at(self._loop.time() + _LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        seen: dict[int, tuple[ExchangeRecord, float]] = {}
+        for record in self._awaiting():
+            _, since = self._seen.get(id(record), (record, now))
+            if now - since >= _LONG_SECONDS:
+                self._tell(record)
+                since = math.inf  # once
+            seen[id(record)] = (record, since)
+        self._seen = seen
+        self._look_later()
+
+    def _tell(self, record: ExchangeRecord) -> None:
+        pairs = (
+            ("peer", record.peer_address),
+            ("user", "" if record.decided is None else record.decided.user_name),
+            ("method", record.method),
+            ("path", record.path),
+        )
+        text = f"the upstream has not answered for {_LONG_SECONDS:.0f} s; still waiting"
+        shown = tuple((key, _cut(value, _LONGEST_VALUE)) for key, value in pairs if value)
+        _LOG.log(level_of(2), "%s", Structured(text, shown, is_bare=True))
 
 
 def _refusal(record: ExchangeRecord, decided: Decided, verb: str, left_out: int) -> Structured:
