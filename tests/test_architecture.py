@@ -118,6 +118,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 }
 CALLS_LATER: dict[str, tuple[str, ...]] = {
     # They try again by themselves.
+    "observe.decision_log": ("self._look",),
     "observe.access_log_writer": ("self._flush",),
     "dataplane.deadline": ("self._fire",),
     "dataplane.listener": ("self._try_again",),

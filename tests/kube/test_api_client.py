@@ -282,8 +282,9 @@ async def test_fr48_a_server_that_does_not_answer_is_given_up_and_dialled_anew(
     async with in_cluster(tmp_path) as world:
         await world.ask()
         world.stub.delay.clear()
-        monkeypatch.setattr("pyrbacproxy.kube.api_client.CONNECT_SECONDS", 0.0)
-        answer = await world.ask(within_seconds=0.05)
+        with monkeypatch.context() as patch:
+            patch.setattr("pyrbacproxy.kube.api_client.CONNECT_SECONDS", 0.0)
+            answer = await world.ask(within_seconds=0.05)
         assert answer.reason == "the API server gave no answer within 0.1 s"
         assert (answer.is_transient, answer.cause) == (False, Cause.AWAY)
         world.stub.delay.set()

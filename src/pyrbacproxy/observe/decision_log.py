@@ -150,6 +150,8 @@ class AnswerWatch:
         self._handle = self._loop.call_at(self._loop.time() + _LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
+        # First: a fault in this look must not end the looking.
+        self._look_later()
         now = self._loop.time()
         seen: dict[int, tuple[ExchangeRecord, float]] = {}
         for record in self._awaiting():
@@ -159,7 +161,6 @@ class AnswerWatch:
                 since = math.inf  # once
             seen[id(record)] = (record, since)
         self._seen = seen
-        self._look_later()
 
     def _tell(self, record: ExchangeRecord) -> None:
         pairs = (
