@@ -1,7 +1,9 @@
 """What stands around the proxies (certificates, upstream, API server), and their commands."""
 
+import random
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,8 +102,11 @@ def peer(binary: Path, world: World, port: int) -> list[str]:
 
 def free_port() -> int:
     """A port of loopback that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    while True:
+        # Below those that Linux gives to outgoing connections, of which the loads make thousands.
+        port = random.randrange(16_384, 32_768)  # noqa: S311 - no secret
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _flags(world: World, port: int) -> list[str]:
