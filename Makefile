@@ -94,6 +94,7 @@ docs: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.limits $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)
 
 image:
 	docker build --tag pyrbacproxy \

@@ -5,67 +5,25 @@ Prints tables in Markdown. What they mean and how to read them: benchmarks/READM
 
 import argparse
 import shutil
-import ssl
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import api, loads, world
+from benchmarks import loads, world
+from benchmarks.contender import OURS, Contender
 from benchmarks.loads import Client, Load
 from benchmarks.process import Program
+from benchmarks.report import row, table
 from benchmarks.world import SIZES, World
-from pyrbacproxy.demo.pki import client_context
 
 IDLE_CONNECTIONS = 400
 STARTS = 5
 ROUNDS = 3
-OURS = "pyrbacproxy"
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A proxy to measure. `token` is "" where the client certificate says who asks."""
-
-    name: str
-    command: Callable[[World, int], list[str]]
-    token: str = api.TOKEN
-
-    @contextmanager
-    def running(self, around: World) -> Iterator[tuple[Program, int]]:
-        """Start it and wait for its first answer; end it afterwards."""
-        port = world.free_port()
-        program = Program(self.command(around, port), around.folder / f"proxy-{port}.log")
-        try:
-            self._await_answer(around, program, port)
-            yield program, port
-        finally:
-            program.stop()
-
-    def context(self, around: World) -> ssl.SSLContext:
-        """What its clients speak TLS with."""
-        return client_context(around.authority, None if self.token else around.client)
-
-    def _await_answer(self, around: World, program: Program, port: int) -> None:
-        context = self.context(around)
-        deadline = time.monotonic() + 20
-        while True:
-            program.assert_alive()
-            try:
-                client = Client(port, context, self.token)
-                client.get(SIZES["160 B"])
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-            else:
-                client.close()
-                return
 
 
 def main() -> int:
@@ -185,18 +143,6 @@ def start_up(around: World, contenders: Sequence[Contender]) -> None:
             with contender.running(around):
                 seen.append((time.monotonic() - begun) * 1000)
         row(contender.name, f"{statistics.median(seen):.0f}")
-
-
-def table(*titles: str) -> None:
-    """Begin a table."""
-    print()
-    row(*titles)
-    row(*("---" for _ in titles))
-
-
-def row(*cells: str) -> None:
-    """One line of a table."""
-    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """An API server that knows one token and allows everything, in a thread of the benchmark."""
 
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOKEN = "benchmark-token"  # noqa: S105 - made up
+PROXYS_TOKEN = "token-of-the-proxy"  # noqa: S105 - made up
 USER = "system:serviceaccount:monitoring:prometheus"
 
 
@@ -32,9 +34,13 @@ class Reviews(BaseHTTPRequestHandler):
         """Say nothing: requests are not what is measured here."""
 
 
-def start() -> int:
-    """Start the API server and return its port; it ends with the process."""
+def start(context: ssl.SSLContext) -> int:
+    """Start the API server, over TLS, and return its port; it ends with the process."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Reviews)
+    # The handshake is the connection's own thread's: no slow one holds up the next.
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return int(server.server_address[1])

@@ -1,13 +1,15 @@
 """What stands around the proxies (certificates, upstream, API server), and their commands."""
 
+import random
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import api
 from benchmarks.process import Program
-from pyrbacproxy.demo.pki import Authority, Pair
+from pyrbacproxy.demo.pki import Authority, Pair, server_context
 
 SIZES = {"160 B": 160, "100 KB": 100_000, "10 MB": 10_000_000}
 
@@ -62,17 +64,18 @@ def build(folder: Path) -> tuple[World, Program]:
     for path in (folder, files):
         path.chmod(0o755)
     authority = Authority(folder)
+    serving = authority.serving("serving")
     world = World(
         folder,
         authority,
-        authority.serving("serving"),
+        serving,
         authority.client("client", api.USER),
         free_port(),
-        api.start(),
+        api.start(server_context(serving, authority)),
     )
     rules = "".join(_RULE.format(user=api.USER, size=size) for size in SIZES.values())
     (folder / "authorization.yaml").write_text(_RULES + rules)
-    (folder / "kubeconfig").write_text(_kubeconfig(world.api_port))
+    (folder / "kubeconfig").write_text(_kubeconfig(world))
     upstream = Program(_nginx(world, world.upstream_port, _FILES), folder / "upstream.log")
     return world, upstream
 
@@ -82,14 +85,14 @@ def nginx(world: World, port: int) -> list[str]:
     return _nginx(world, port, _TLS_PROXY)
 
 
-def ours_with_reviews(world: World, port: int) -> list[str]:
-    """Ours with an API server, for bearer tokens."""
-    return [sys.executable, "-m", "pyrbacproxy", *_flags(world, port), *_api_flags(world)]
+def ours_with_reviews(world: World, port: int, *options: str) -> list[str]:
+    """Ours with an API server, for bearer tokens. `options` are Python's."""
+    return [*ours_with_certificates(world, port, *options), *_api_flags(world)]
 
 
-def ours_with_certificates(world: World, port: int) -> list[str]:
+def ours_with_certificates(world: World, port: int, *options: str) -> list[str]:
     """Ours as the CRI-O sidecar runs: client certificates, static rules, no API server."""
-    return [sys.executable, "-m", "pyrbacproxy", *_flags(world, port)]
+    return [sys.executable, *options, "-m", "pyrbacproxy", *_flags(world, port)]
 
 
 def peer(binary: Path, world: World, port: int) -> list[str]:
@@ -99,8 +102,11 @@ def peer(binary: Path, world: World, port: int) -> list[str]:
 
 def free_port() -> int:
     """A port of loopback that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    while True:
+        # Below those that Linux gives to outgoing connections, of which the loads make thousands.
+        port = random.randrange(16_384, 32_768)  # noqa: S311 - no secret
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _flags(world: World, port: int) -> list[str]:
@@ -126,9 +132,12 @@ def _nginx(world: World, port: int, body: str) -> list[str]:
     return ["nginx", "-p", str(world.folder), "-c", str(path), "-e", "stderr"]
 
 
-def _kubeconfig(port: int) -> str:
+def _kubeconfig(world: World) -> str:
+    server = f"https://127.0.0.1:{world.api_port}"
+    authority = world.authority.certificate_file
     return f"""{{apiVersion: v1, kind: Config, current-context: benchmark,
-clusters: [{{name: benchmark, cluster: {{server: "http://127.0.0.1:{port}"}}}}],
-users: [{{name: benchmark, user: {{}}}}],
+clusters: [{{name: benchmark,
+  cluster: {{server: "{server}", certificate-authority: "{authority}"}}}}],
+users: [{{name: benchmark, user: {{token: {api.PROXYS_TOKEN}}}}}],
 contexts: [{{name: benchmark, context: {{cluster: benchmark, user: benchmark}}}}]}}
 """
