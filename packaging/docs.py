@@ -14,9 +14,12 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from pyrbacproxy.config.flag import Fate, Flag  # noqa: E402 - see above
-from pyrbacproxy.config.flag_table import GROUPS  # noqa: E402 - see above
-from pyrbacproxy.config.flag_text import readme_list  # noqa: E402 - see above
+from pyrbacproxy.config.flag_parsing import readme_list  # noqa: E402 - see above
+from pyrbacproxy.config.flags import (  # noqa: E402 - see above
+    GROUPS,
+    Fate,
+    Flag,
+)
 
 MIGRATION = ROOT / "packaging" / "migration.yaml"
 VERDICTS = ("same", "better", "different", "ours")

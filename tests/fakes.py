@@ -8,8 +8,7 @@ from typing import TypeVar, cast
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.http1.target import parse_target
-from pyrbacproxy.peer import Peer
-from pyrbacproxy.reviews import Answer, Review, Reviewed
+from pyrbacproxy.model import Answer, Peer, Review, Reviewed
 
 T = TypeVar("T")
 

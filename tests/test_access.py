@@ -4,9 +4,11 @@ import pytest
 
 from pyrbacproxy import access
 from pyrbacproxy.access import Access, AccessSettings
-from pyrbacproxy.authn.authenticator import UnionAuthenticator
-from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
-from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
+from pyrbacproxy.authn.authenticators import (
+    BearerTokenAuthenticator,
+    ClientCertificateAuthenticator,
+    UnionAuthenticator,
+)
 from pyrbacproxy.authn.identity_headers import IdentitySettings
 from pyrbacproxy.authz.attributes import (
     AttributeSettings,
@@ -14,19 +16,25 @@ from pyrbacproxy.authz.attributes import (
     ResourceTemplates,
     Rewrites,
 )
-from pyrbacproxy.authz.authorizer import UnionAuthorizer
-from pyrbacproxy.authz.static import StaticAuthorizer, StaticRule
-from pyrbacproxy.authz.subject_access_review import SubjectAccessReviewAuthorizer
-from pyrbacproxy.authz.template import literal
+from pyrbacproxy.authz.authorizers import (
+    StaticAuthorizer,
+    StaticRule,
+    SubjectAccessReviewAuthorizer,
+    UnionAuthorizer,
+)
 from pyrbacproxy.authz.template_parser import parse
+from pyrbacproxy.authz.templates import literal
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.peer import ClientCertificate, Peer
-from pyrbacproxy.record import Decided, Note, Outcome
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     Answer,
     BearerToken,
+    ClientCertificate,
+    Decided,
     NonResourceAttributes,
+    Note,
+    Outcome,
+    Peer,
     ResourceAttributes,
     Review,
     ReviewFailed,
@@ -34,8 +42,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 from tests.fakes import drive, request
 
 TOKEN = (b"Authorization", b"Bearer t")

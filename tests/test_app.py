@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy import app
+from pyrbacproxy import serve as app
 from pyrbacproxy.access import AccessSettings
-from pyrbacproxy.admin.status import PageSettings
 from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.config.settings import Address, Settings
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.http2.limits import Http2Limits
+from pyrbacproxy.pages.status import PageSettings
+from pyrbacproxy.proxy.connector import UpstreamSettings
+from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.signals import Signals
 from pyrbacproxy.startup.gate import GateSettings
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.server_context import TlsSettings
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 

@@ -18,65 +18,45 @@ PREFIX = "pyrbacproxy."
 # package, or module outside one → the packages and modules outside one that it may import
 ALLOWED: dict[str, str] = {
     "__main__": "cli signals",
-    "cli": "app commands config observe signals",
-    "app": "background assembly certificates config dataplane observe opening signals tls",
-    "assembly": "background access admin authn authz certificates client_protocol config dataplane "
-    "endpoints handler http2 kube measuring observe oidc record tls",
+    "cli": "commands config observe serve signals",
+    "serve": "certificates config observe opening proxy signals tls wiring",
+    "wiring": "access authn authz background certificates client_protocol config handler "
+    "http1 http2 kube model observe oidc pages proxy tls",
     "certificates": "config tls",
-    "endpoints": "background admin authn authz handler kube measuring observe record reviews",
-    "opening": "admin background config dataplane node startup tls",
-    "config": "access admin authn authz dataplane egress_proxy http2 kube oidc regular_file "
-    "startup tls",
-    "measuring": "background admin dataplane handler http1 observe tls",
-    "access": "authn authz handler http1 record refusals reviews",
-    "admin": "authn authz handler http1 record refusals reviews user",
-    "client_protocol": "dataplane http2 peer tls",
-    "http2": "dataplane http1 peer record",
-    "refusals": "authn authz handler http1 record reviews",
-    "authn": "handler http1 peer reviews user",
+    "opening": "background config node pages proxy startup tls",
+    "client_protocol": "http2 model proxy tls",
+    "config": "access authn authz egress http2 kube oidc pages proxy regular_file startup tls",
+    "http2": "http1 model proxy",
+    "pages": "access authn authz handler http1 model",
+    "access": "authn authz handler http1 model",
     "commands": "demo node tls",
-    "dataplane": "background egress_dial egress_proxy handler heap http1 peer record reviews tls",
-    "authz": "http1 reviews user",
-    "demo": "reviews user",
-    "handler": "http1 peer record reviews",
-    "kube": "background egress_dial egress_proxy http1 lookup regular_file reviews tls user",
+    "kube": "background dialing egress http1 model regular_file tls",
+    "oidc": "background dialing egress http1 model",
+    "proxy": "background dialing egress handler http1 model tls",
+    "authn": "handler http1 model",
+    "dialing": "egress tls",
     "node": "tls",
-    "oidc": "background egress_dial egress_proxy http1 reviews user",
-    "egress_dial": "egress_proxy lookup tls",
-    "observe": "background record regular_file",
-    "reviews": "user",
-    "tls": "background peer regular_file",
+    "authz": "http1 model",
+    "demo": "model",
+    "handler": "http1 model",
+    "observe": "background model regular_file",
+    "startup": "background",
+    "tls": "background model regular_file",
     "background": "",
-    "egress_proxy": "",
-    "heap": "",
+    "egress": "",
     "http1": "",
-    "lookup": "",
-    "peer": "",
-    "record": "",
+    "model": "",
     "regular_file": "",
     "signals": "",
-    "startup": "background",
-    "user": "",
 }
 
 # Pure modules take values and return values; a package's name stands for all its modules.
 PURE = (
-    "user peer record reviews handler access refusals egress_proxy http1.* authn.* authz.* "
-    "admin.* kube.ttl_cache kube.review_codec kube.attempt kube.token_expiry kube.fair_bucket "
-    "kube.lifetimes kube.post kube.reply kube.stale_reviews node.audit "
-    "node.documents node.facts node.findings node.kubelet_* "
-    "node.lifetimes node.serving node.sidecar node.static_pods tls.profiles "
-    "tls.certificate tls.names tls.pem tls.engine tls.client_chain "
-    "dataplane.limits dataplane.flow_control "
-    "dataplane.pool dataplane.decision_memory dataplane.exchange dataplane.half_closed "
-    "dataplane.heads dataplane.malformed dataplane.request_side dataplane.response_side "
-    "dataplane.response_state dataplane.services dataplane.sinks dataplane.tunnel "
-    "dataplane.peer_source dataplane.request_queue http2.budget http2.engine http2.errors "
-    "http2.frames http2.head_block http2.h2_library http2.limits http2.outbox http2.request_head "
-    "http2.response http2.response_head http2.upstream_decoder http2.upstream_heads "
-    "observe.access_log observe.gauges observe.log_text observe.metrics startup.gate "
-    "demo.documents demo.label_selector demo.rbac demo.tokens "
-    "oidc.settings oidc.claims oidc.key_set oidc.token oidc.discovery oidc.verifier"
+    "access egress handler model authn.* authz.* demo.documents demo.rbac demo.tokens http1.* "
+    "http2.codec http2.fields http2.frames http2.limits http2.upstream_fields kube.memory "
+    "kube.review_codec node.audit node.documents node.facts node.kubelet_config "
+    "observe.exposition observe.metrics oidc.settings oidc.tokens pages.* proxy.exchange "
+    "proxy.heads startup.gate tls.certificate tls.client_chain tls.engine tls.names tls.pem"
 )
 
 # The rim: what touches the world. Pure modules import none of it, directly or through others.
@@ -102,7 +82,7 @@ WORLDLY_CALLS = {
 # is lost. Anything else is to be an `Activity` of `background`, which tries again.
 TASKS: dict[str, tuple[str, ...]] = {
     # Each an `Activity.repeat` or `attempt`; and the drains, which are waited for.
-    "app": ("part.run()", "listener.drain(ends_at - clock())"),
+    "serve": ("part.run()", "listener.drain(ends_at - clock())"),
     # Waited for, all but the search, an `attempt`.
     "opening": (
         "self._watch.opened()",
@@ -111,29 +91,28 @@ TASKS: dict[str, tuple[str, ...]] = {
     ),
     # One review or connection each: what they raise is told to those who wait, and to the loop.
     "kube.reviewer": ("self._fly(flight)",),
-    "dataplane.listener": ("self._connect(transport, connection)",),
-    "dataplane.upstream": ("dial",),
+    "proxy.listener": ("self._connect(transport, connection)",),
+    "proxy.connector": ("dial",),
     "http2.upstream_connector": ("self._dial()",),
     "commands.demo": ("child.wait()",),
 }
 CALLS_LATER: dict[str, tuple[str, ...]] = {
     # They try again by themselves.
-    "observe.decision_log": ("self._look",),
-    "observe.access_log_writer": ("self._flush",),
-    "dataplane.deadline": ("self._fire",),
-    "dataplane.listener": ("self._try_again",),
+    "observe.logs": ("self._look",),
+    "observe.access_log": ("self._flush",),
+    "proxy.transport": ("self._fire",),
+    "proxy.listener": ("self._try_again",),
     # A connection that fails is cut.
-    "dataplane.downstream": ("self._advance_later",),
-    "http2.connection": ("self._go_on_later",),
-    "http2.streams": ("self._turn",),
+    "proxy.client_http1": ("self._advance_later",),
+    "http2.server": ("self._go_on_later", "self._turn"),
     # Each request that waits is told apart from the others.
     "oidc.issuer": ("self._answer",),
     # Nothing is left undone: the next one to come has them called again.
-    "kube.turns": ("self._give_turns",),
-    "observe.loop_lag": ("self._called",),
+    "kube.rate": ("self._give_turns",),
+    "observe.process": ("self._called",),
     # They cannot fail.
     "startup.watch": ("self._settled", "self._woken.set"),
-    "kube.pool": ("connection.close",),
+    "kube.api_client": ("connection.close",),
     # A program of its own.
     "demo.crio": ("_keep_fresh",),
 }
@@ -377,18 +356,18 @@ PLANTED: dict[str, tuple[Callable[[Modules], Iterator[str]], dict[str, str], str
     ),
     "an edge by plain import": (
         edges_outside_the_table,
-        {"user": "import pyrbacproxy.peer", "peer": ""},
-        "user must not import peer",
+        {"model": "import pyrbacproxy.handler", "handler": ""},
+        "model must not import handler",
     ),
     "a module as a member of its package": (
         edges_outside_the_table,
-        {"user": "from pyrbacproxy.http1 import head", "http1.head": ""},
-        "user must not import http1.head",
+        {"model": "from pyrbacproxy.http1 import head", "http1.head": ""},
+        "model must not import http1.head",
     ),
     "an edge inside a function": (
         edges_outside_the_table,
-        {"user": "def f() -> None:\n    from pyrbacproxy import peer", "peer": ""},
-        "user must not import peer",
+        {"model": "def f() -> None:\n    from pyrbacproxy import handler", "handler": ""},
+        "model must not import handler",
     ),
     "a relative import": (
         edges_outside_the_table,
@@ -422,18 +401,18 @@ PLANTED: dict[str, tuple[Callable[[Modules], Iterator[str]], dict[str, str], str
     ),
     "the rim behind a pure module": (
         impurities,
-        {"handler": "from pyrbacproxy.user import U", "user": "import asyncio.events"},
-        "handler is pure but reaches asyncio through user",
+        {"handler": "from pyrbacproxy.model import U", "model": "import asyncio.events"},
+        "handler is pure but reaches asyncio through model",
     ),
     "a clock in a pure module": (
         impurities,
-        {"peer": "import datetime\ndatetime.datetime.now()"},
-        "peer is pure but calls datetime.now in line 2",
+        {"handler": "import datetime\ndatetime.datetime.now()"},
+        "handler is pure but calls datetime.now in line 2",
     ),
     "Any in a pure module": (
         impurities,
-        {"peer": "from typing import Any"},
-        "peer is pure and uses Any or cast",
+        {"handler": "from typing import Any"},
+        "handler is pure and uses Any or cast",
     ),
     "a stray task": (
         stray_tasks,
@@ -491,9 +470,9 @@ def test_a_planted_violation_is_found(case: str) -> None:
 
 
 CLEAN = {
-    "an allowed edge": {"reviews": "from pyrbacproxy.user import UserInfo", "user": ""},
+    "an allowed edge": {"handler": "from pyrbacproxy.model import UserInfo", "model": ""},
     "the rim where it belongs": {
-        "dataplane.upstream": "import asyncio, socket\nasyncio.create_task(dial)"
+        "proxy.connector": "import asyncio, socket\nasyncio.create_task(dial)"
     },
     "a pure module with pure libraries": {
         "http1.head": "import re, enum\nfrom hashlib import sha256"

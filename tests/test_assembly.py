@@ -5,13 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pyrbacproxy.assembly import Assembly
 from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.complete import complete
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.config.settings import Settings
-from pyrbacproxy.dataplane.listener import bind
 from pyrbacproxy.demo.pki import Authority
+from pyrbacproxy.proxy.listener import bind
+from pyrbacproxy.wiring import Assembly
 
 
 async def answer_to(request: bytes, settings: Settings) -> bytes:
@@ -50,8 +50,8 @@ def test_who_says_nothing_about_themselves_is_unauthorized(tmp_path: Path) -> No
 def test_a_proxy_without_an_issuer_loads_nothing_of_oidc() -> None:
     """What a token library and a client cost would be every proxy's."""
     code = (
-        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
-        "print({'jwt', 'pyrbacproxy.oidc.issuer', 'pyrbacproxy.oidc.claims'} & set(sys.modules))"
+        "import sys; from pyrbacproxy import serve, cli; from pyrbacproxy.config import complete; "
+        "print({'jwt', 'pyrbacproxy.oidc.issuer', 'pyrbacproxy.oidc.tokens'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
@@ -60,11 +60,11 @@ def test_a_proxy_without_an_issuer_loads_nothing_of_oidc() -> None:
 def test_a_sidecar_with_certificates_and_static_rules_loads_nothing_that_it_never_needs() -> None:
     """A megabyte of 45: the API client, parsed templates, HTTP without TLS, the page of numbers."""
     unneeded = (
-        "kube.api_client kube.connection kube.credentials kube.review_codec authz.template_parts "
-        "authz.template_parser http2.prior_knowledge http2.frames observe.gauges"
+        "kube.api_client kube.credentials kube.review_codec authz.template_parser "
+        "http2.prior_knowledge http2.frames observe.exposition"
     )
     code = (
-        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        "import sys; from pyrbacproxy import serve, cli; from pyrbacproxy.config import complete; "
         f"names = {{'pyrbacproxy.' + name for name in {unneeded.split()}}} | {{'platform'}}; "
         "print(names & set(sys.modules))"
     )
@@ -74,7 +74,7 @@ def test_a_sidecar_with_certificates_and_static_rules_loads_nothing_that_it_neve
 
 def test_a_proxy_without_an_access_log_loads_nothing_of_it() -> None:
     code = (
-        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        "import sys; from pyrbacproxy import serve, cli; from pyrbacproxy.config import complete; "
         "print([name for name in sys.modules if 'access_log' in name or 'line_outlet' in name])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,25 +12,25 @@ import pytest
 
 from pyrbacproxy import background
 from pyrbacproxy.background import Activity, LoopFaults
-from pyrbacproxy.dataplane import deadline, listener
-from pyrbacproxy.dataplane.deadline import Deadline
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.listener import Listener
-from pyrbacproxy.endpoints import background as background_check
 from pyrbacproxy.kube.credentials import CredentialError, Credentials
 from pyrbacproxy.kube.kubeconfig import ApiServer
-from pyrbacproxy.observe.access_log_writer import AccessLog
-from pyrbacproxy.observe.line_outlet import open_outlet
-from pyrbacproxy.observe.loop_lag import LoopLag
+from pyrbacproxy.model import ExchangeRecord
+from pyrbacproxy.observe.access_log import AccessLog, open_outlet
 from pyrbacproxy.observe.metrics import LAG_BOUNDS, Histogram
+from pyrbacproxy.observe.process import LoopLag
 from pyrbacproxy.oidc.issuer import Issuer
 from pyrbacproxy.oidc.settings import OidcSettings
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.proxy import listener
+from pyrbacproxy.proxy import transport as deadline
+from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.listener import Listener
+from pyrbacproxy.proxy.transport import Deadline
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.startup.watch import Watch
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.files import WatchedFiles
 from pyrbacproxy.tls.reloader import TlsReloader
-from pyrbacproxy.tls.watched_files import WatchedFiles
+from pyrbacproxy.tls.server_context import TlsSettings
+from pyrbacproxy.wiring import background as background_check
 
 SECONDS = 20.0
 PAUSE_SECONDS = 0.01

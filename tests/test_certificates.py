@@ -9,14 +9,14 @@ import pytest
 
 from pyrbacproxy.certificates import Certificates
 from pyrbacproxy.config.complete import complete
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.demo.pki import Authority, Pair
 from pyrbacproxy.oidc.settings import OidcSettings
 from pyrbacproxy.startup.gate import GateSettings
-from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.engine import ServerEngine
-from pyrbacproxy.tls.watched_files import TlsFileError
+from pyrbacproxy.tls.files import TlsFileError
+from pyrbacproxy.tls.server_context import TlsSettings
 from tests.tls.parties import Client
 
 AWAITED = GateSettings(waits_for_pair=True)

@@ -51,7 +51,7 @@ def fixture_serving(tmp_path: Path) -> list[str]:
 
 
 def serve_by(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings, Signals], int]) -> None:
-    monkeypatch.setattr("pyrbacproxy.app.serve", serve)
+    monkeypatch.setattr("pyrbacproxy.serve.serve", serve)
 
 
 def test_help_names_every_command(capsys: Output) -> None:
@@ -247,7 +247,7 @@ def test_fr67_a_fault_of_ours_exits_2_with_a_traceback_without_secrets(
 def test_serving_does_not_import_the_commands() -> None:
     """Each command's parts would cost memory in every proxy."""
     code = (
-        "import sys; from pyrbacproxy import app, cli; from pyrbacproxy.config import complete; "
+        "import sys; from pyrbacproxy import serve, cli; from pyrbacproxy.config import complete; "
         "print([name for name in sys.modules if '.commands' in name or '.demo' in name])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

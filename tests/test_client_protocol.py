@@ -8,18 +8,17 @@ import pytest
 from OpenSSL import SSL
 
 from pyrbacproxy.client_protocol import ClientProtocol
-from pyrbacproxy.dataplane.client_transport import ClientTransport
-from pyrbacproxy.dataplane.downstream import Downstream
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.secure_transport import SecureTransport
-from pyrbacproxy.http2.connection import Http2Connection
 from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
+from pyrbacproxy.http2.server import Http2Connection
+from pyrbacproxy.proxy.client_http1 import Downstream
+from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.transport import ClientTransport, SecureTransport
 from pyrbacproxy.tls.client_chain import ClientChains
-from pyrbacproxy.tls.contexts import TlsSettings, server_context
-from tests.dataplane.dialogue import World
+from pyrbacproxy.tls.server_context import TlsSettings, server_context
 from tests.fakes import ManualLoop, TapeTransport
+from tests.proxy.dialogue import World
 from tests.tls.parties import Client, issue
 
 SERVER = issue("CN=server")
@@ -101,7 +100,7 @@ def test_nothing_is_looked_for_where_http2_is_off() -> None:
 
 def test_the_library_is_not_there_before_it_is_needed() -> None:
     code = (
-        "import sys, pyrbacproxy.cli, pyrbacproxy.app;"
+        "import sys, pyrbacproxy.cli, pyrbacproxy.serve;"
         "sys.exit(bool({'h2', 'hpack', 'hyperframe'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

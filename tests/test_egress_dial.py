@@ -5,8 +5,8 @@ import ssl
 
 import pytest
 
-from pyrbacproxy.egress_dial import Route, TunnelRefusedError, dial
-from pyrbacproxy.egress_proxy import ProxyAddress
+from pyrbacproxy.dialing import Route, TunnelRefusedError, dial
+from pyrbacproxy.egress import ProxyAddress
 from tests.egress_world import CA, HELLO, OTHER_CA, SECONDS, Talker, serving, trusting, world
 
 

@@ -1,12 +1,6 @@
 import pytest
 
-from pyrbacproxy.egress_proxy import (
-    EgressProxies,
-    ProxyAddress,
-    from_environment,
-    proxy_at,
-    proxy_for,
-)
+from pyrbacproxy.egress import EgressProxies, ProxyAddress, from_environment, proxy_at, proxy_for
 
 PLAIN = ProxyAddress("http", "proxy.test", 3128)
 SECURE = ProxyAddress("http", "secure.test", 3128)

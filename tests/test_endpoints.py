@@ -12,11 +12,33 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import SSL
 
-from pyrbacproxy.admin.health import Check
-from pyrbacproxy.admin.status import PageSettings
-from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator
-from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.endpoints import (
+from pyrbacproxy.authn.authenticators import BearerTokenAuthenticator
+from pyrbacproxy.authz.authorizers import StaticRule
+from pyrbacproxy.handler import Respond
+from pyrbacproxy.model import (
+    Answer,
+    BearerToken,
+    ExchangeRecord,
+    Failure,
+    ResourceAttributes,
+    Review,
+    ReviewFailed,
+    SubjectAccessReview,
+    SubjectAccessReviewAnswer,
+    TokenReview,
+    TokenReviewAnswer,
+    UserInfo,
+)
+from pyrbacproxy.observe.metrics import Metrics
+from pyrbacproxy.pages.health import Check
+from pyrbacproxy.pages.status import PageSettings
+from pyrbacproxy.tls.server_context import (
+    ServingPair,
+    TlsSettings,
+    self_signed_pair,
+    server_context,
+)
+from pyrbacproxy.wiring import (
     UpstreamWatch,
     WatchedClient,
     build_facts,
@@ -27,22 +49,6 @@ from pyrbacproxy.endpoints import (
     shutdown,
     uncounted,
 )
-from pyrbacproxy.handler import Respond
-from pyrbacproxy.observe.metrics import Metrics
-from pyrbacproxy.record import ExchangeRecord, Failure
-from pyrbacproxy.reviews import (
-    Answer,
-    BearerToken,
-    ResourceAttributes,
-    Review,
-    ReviewFailed,
-    SubjectAccessReview,
-    SubjectAccessReviewAnswer,
-    TokenReview,
-    TokenReviewAnswer,
-)
-from pyrbacproxy.tls.contexts import ServingPair, TlsSettings, self_signed_pair, server_context
-from pyrbacproxy.user import UserInfo
 from tests.fakes import drive, request
 
 TOKEN = (b"Authorization", b"Bearer t")

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyrbacproxy.handler import Forward, Handler, Request, Respond, Runner, Verdict
-from pyrbacproxy.http1.response import text
-from pyrbacproxy.record import Decided, Outcome
-from pyrbacproxy.reviews import BearerToken, Reviewed, ReviewFailed, TokenReview
+from pyrbacproxy.http1.head import text
+from pyrbacproxy.model import BearerToken, Decided, Outcome, Reviewed, ReviewFailed, TokenReview
 from tests.fakes import drive, request
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy import heap
+from pyrbacproxy.proxy import listener as heap
 
 PIECES = 200
 PIECE_BYTES = 65_536  # small enough for the heap: larger ones get a mapping each

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyrbacproxy.lookup import Lookup
+from pyrbacproxy.dialing import Lookup
 
 
 class Resolver:

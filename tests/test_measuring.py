@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.admin.health import Check
-from pyrbacproxy.admin.status import PageSettings, Program
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.listener import Listener
-from pyrbacproxy.http1.response import Response
-from pyrbacproxy.measuring import MetricsPage, validity
+from pyrbacproxy.http1.head import Response
 from pyrbacproxy.observe.metrics import Metrics
-from pyrbacproxy.tls.contexts import TlsSettings, self_signed_pair, server_context
-from pyrbacproxy.tls.watched_files import WatchedFiles
+from pyrbacproxy.pages.health import Check
+from pyrbacproxy.pages.status import PageSettings, Program
+from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.listener import Listener
+from pyrbacproxy.tls.files import WatchedFiles
+from pyrbacproxy.tls.server_context import TlsSettings, self_signed_pair, server_context
+from pyrbacproxy.wiring import MetricsPage, validity
 from tests.fakes import ManualLoop, request
 
 CONTEXT = server_context(self_signed_pair("here"), TlsSettings())
@@ -92,7 +92,5 @@ def test_without_a_pair_nothing_expires() -> None:
 
 def test_who_is_not_asked_does_not_load_the_library() -> None:
     """It would cost every proxy on a node 3 MiB."""
-    program = (
-        "import sys, pyrbacproxy.cli, pyrbacproxy.app;sys.exit('prometheus_client' in sys.modules)"
-    )
+    program = "import sys, pyrbacproxy.serve;sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.admin.health import Check
 from pyrbacproxy.config.settings import Address
 from pyrbacproxy.opening import LateEndpoints, Opening
+from pyrbacproxy.pages.health import Check
 from pyrbacproxy.startup.gate import GateSettings
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.server_context import TlsSettings
 
 SECONDS = 20.0
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from pyrbacproxy.peer import ClientCertificate, Peer
+from pyrbacproxy.model import ClientCertificate, Peer
 
 
 def test_a_peer_is_a_stranger_at_first() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.config import authz_file
+from pyrbacproxy.config import authorization_file as authz_file
 from pyrbacproxy.config.findings import Findings
 from tests.test_architecture import on_disk
 
@@ -118,7 +118,7 @@ README_YAML = re.findall(r"(?ms)^```yaml\n(.*?)^```$", README)
 @pytest.mark.parametrize("text", README_YAML)
 def test_the_readme_shows_authorization_files_without_fault(text: str) -> None:
     findings = Findings()
-    authz_file.read(text.encode(), "README.md", findings, is_strict=True)
+    authz_file.read_authorization_file(text.encode(), "README.md", findings, is_strict=True)
     assert findings == Findings()
 
 

@@ -1,6 +1,6 @@
 """What happened in one exchange starts as nothing and is filled in."""
 
-from pyrbacproxy.record import Decided, ExchangeRecord, Note, Outcome
+from pyrbacproxy.model import Decided, ExchangeRecord, Note, Outcome
 
 
 def test_a_record_begins_with_nothing_reached() -> None:

@@ -2,14 +2,20 @@
 
 import pytest
 
-from pyrbacproxy.authn.authenticator import Rejected
+from pyrbacproxy.access import not_allowed, note, refused, unauthenticated
+from pyrbacproxy.authn.authenticators import Rejected
 from pyrbacproxy.authz.attributes import Attributes
-from pyrbacproxy.authz.authorizer import Decision, Kind
-from pyrbacproxy.http1.response import text
-from pyrbacproxy.record import Decided, Note, Outcome
-from pyrbacproxy.refusals import not_allowed, note, refused, unauthenticated
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes, ReviewFailed
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.authz.authorizers import Decision, Kind
+from pyrbacproxy.http1.head import text
+from pyrbacproxy.model import (
+    Decided,
+    NonResourceAttributes,
+    Note,
+    Outcome,
+    ResourceAttributes,
+    ReviewFailed,
+    UserInfo,
+)
 
 PODS = Attributes(UserInfo("carol"), ResourceAttributes("get", "ns", "", "v1", "pods", "log", "n"))
 ASKED = "get v1/pods/log namespace ns name n"

@@ -1,6 +1,6 @@
 """Reviews are values, and a token shows itself to nobody who doesn't ask."""
 
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     BearerToken,
     NonResourceAttributes,
     ResourceAttributes,
@@ -9,8 +9,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReview,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 from tests.fakes import drive
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import UserInfo
 
 
 def test_equal_users_are_one_key() -> None:

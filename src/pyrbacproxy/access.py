@@ -1,28 +1,20 @@
-"""The handler chain: allow paths → ignore paths → authenticate → attributes → authorize → forward.
-Only it knows the order.
+"""What happens to a request: path rules, authentication, attributes, authorization, forwarding.
 
-Statuses and bodies are the original's (reference 3.8). Before the chain come the requests that are
-refused whoever sends them: no path (D27), an unclean path (D17, the redirect), an ambiguous one
-(D9). Every branch that forwards, ignored paths included, leaves by one
-exit: hop-by-hop headers out, identity names and bearer credentials out, ours in (D5).
+Only this module knows the order. It is pure: the answers 401, 403 and 500 are values, and a review
+of the API server is asked for by yielding it.
 """
 
+import json
 from dataclasses import dataclass, field
 
-from pyrbacproxy.authn.authenticator import Authenticated, Authenticator, Rejected
-from pyrbacproxy.authn.identity_headers import (
-    NOBODY,
-    Identity,
-    IdentityHeaders,
-    IdentitySettings,
-)
-from pyrbacproxy.authz.attributes import AttributeSource
-from pyrbacproxy.authz.authorizer import Authorizer, Kind
+from pyrbacproxy.authn.authenticators import Authenticated, Authenticator, Rejected
+from pyrbacproxy.authn.identity_headers import NOBODY, Identity, IdentityHeaders, IdentitySettings
+from pyrbacproxy.authz.attributes import Attributes, AttributeSource, describe
+from pyrbacproxy.authz.authorizers import Authorizer, Decision, Kind
 from pyrbacproxy.authz.paths import PathPatterns
 from pyrbacproxy.handler import Forward, Request, Respond, Verdict
 from pyrbacproxy.http1 import forwarding
-from pyrbacproxy.http1.head import Headers, RequestHead
-from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.http1.head import Headers, RequestHead, Response, text
 from pyrbacproxy.http1.target import (
     Form,
     Target,
@@ -32,9 +24,91 @@ from pyrbacproxy.http1.target import (
     is_ambiguous,
     path_without_decoding_slash,
 )
-from pyrbacproxy.record import Decided, Outcome
-from pyrbacproxy.refusals import not_allowed, note, refused, unauthenticated
-from pyrbacproxy.reviews import Reviewed, ReviewFailed
+from pyrbacproxy.model import Decided, NonResourceAttributes, Note, Outcome, Reviewed, ReviewFailed
+
+# --- refusals -------------------------------------------------------------------------
+#
+# The answers 401, 403 and 500 and what the log says beside them, the same for every chain.
+#
+# Statuses, bodies and lines are the original's (reference 3.8), with the challenge that RFC 9110
+# §15.5.2 demands (D26). The client learns user, verb and resource, never the path, the reason, or
+# why its credential is no good.
+
+_UNAUTHORIZED = text(401, "Unauthorized\n", (b"WWW-Authenticate", b"Bearer"))
+
+
+def refused(response: Response, why: str = "") -> Respond:
+    """An answer to a request that nobody's credential would help; the log says `why`."""
+    notes = (note(0, f"Refused: {why}"),) if why else ()
+    return Respond(response, Decided(Outcome.REFUSED, notes=notes))
+
+
+def unauthenticated(rejected: Rejected | None) -> Respond:
+    """401; the log says why."""
+    notes = (note(0, "Unauthorized: the request has no credential"),)
+    if rejected:
+        line = f"Unable to authenticate the request due to an error: {rejected.reason}"
+        notes = (note(0, line, is_error=True),)
+    return Respond(_UNAUTHORIZED, Decided(Outcome.UNAUTHENTICATED, notes=notes))
+
+
+def not_allowed(
+    attributes: Attributes,
+    judgement: Decision | ReviewFailed,
+    decided: Decided,
+    *,
+    words: str = "",
+) -> Respond:
+    """403 for a decision that does not allow, 500 for a review that failed; completes `decided`.
+
+    `words` replace the usual ones about the attributes, where more than one was tried.
+    """
+    words = words or describe(attributes)
+    decided.asked = _asked(attributes)
+    if isinstance(judgement, ReviewFailed):
+        said = f"Authorization error {words}"
+        decided.outcome = Outcome.ERROR
+        decided.decision_source = "review"
+        decided.notes = (note(0, f"{said}: {judgement.reason}", is_error=True),)
+        return Respond(_spoken(500, said), decided)
+    said = f"Forbidden {words}"
+    decided.outcome = Outcome.DENIED
+    decided.decision_source = judgement.source
+    reason = json.dumps(judgement.reason, ensure_ascii=False)
+    decided.notes = (note(2, f"{said}. Reason: {reason}."),)
+    return Respond(_spoken(403, said), decided)
+
+
+def _asked(attributes: Attributes) -> str:
+    """All that was asked for, unlike `describe`, which the client gets too."""
+    action = attributes.action
+    if isinstance(action, NonResourceAttributes):
+        return f"{action.verb} {action.path}"
+    parts = (action.group, action.version, action.resource, action.subresource)
+    named = (("namespace", action.namespace), ("name", action.name))
+    where = "".join(f" {key} {value}" for key, value in named if value)
+    return f"{action.verb} {'/'.join(part for part in parts if part)}{where}"
+
+
+def note(level: int, line: str, *, is_error: bool = False) -> Note:
+    """One line, whatever names from the wire hold."""
+    return Note(level, line if line.isprintable() else ascii(line), is_error)
+
+
+def _spoken(status: int, said: str) -> Response:
+    # Names from the wire may hold bytes that are no UTF-8; in an answer they become "?".
+    return text(status, said.encode(errors="replace").decode() + "\n")
+
+
+# --- access ---------------------------------------------------------------------------
+#
+# The handler chain: allow paths → ignore paths → authenticate → attributes → authorize → forward.
+# Only it knows the order.
+#
+# Statuses and bodies are the original's (reference 3.8). Before the chain come the requests that
+# are refused whoever sends them: no path (D27), an unclean path (D17, the redirect), an ambiguous
+# one (D9). Every branch that forwards, ignored paths included, leaves by one exit: hop-by-hop
+# headers out, identity names and bearer credentials out, ours in (D5).
 
 _CONNECT = b"CONNECT"
 _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")

@@ -6,10 +6,10 @@ from OpenSSL import SSL
 
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.tls.client_chain import ClientChains
-from pyrbacproxy.tls.contexts import self_signed_pair, server_context
+from pyrbacproxy.tls.files import TlsFileError
 from pyrbacproxy.tls.reloader import TlsReloader
+from pyrbacproxy.tls.server_context import self_signed_pair, server_context
 from pyrbacproxy.tls.upstream_context import UpstreamContext
-from pyrbacproxy.tls.watched_files import TlsFileError
 
 
 class Certificates:

@@ -9,12 +9,18 @@ import os
 import sys
 from pathlib import Path
 
-from pyrbacproxy.config.flag_text import help_text, value_lines
-from pyrbacproxy.config.options import Options, parse
-from pyrbacproxy.config.values import quoted
-from pyrbacproxy.config.version import VERSION, VersionAnswer, answer
+from pyrbacproxy.config.flag_parsing import (
+    VERSION,
+    Options,
+    VersionAnswer,
+    answer,
+    help_text,
+    parse,
+    value_lines,
+)
+from pyrbacproxy.config.flags import quoted
 from pyrbacproxy.observe import logs
-from pyrbacproxy.observe.log_text import masked
+from pyrbacproxy.observe.logs import masked
 from pyrbacproxy.signals import Signals
 
 PROGRAM = "pyrbacproxy"
@@ -107,7 +113,7 @@ def _complete_and_serve(options: Options, signals: Signals, *, is_refused: bool)
         return _FAILED
     if is_refused:
         return _FAILED
-    from pyrbacproxy.app import serve  # noqa: PLC0415
+    from pyrbacproxy.serve import serve  # noqa: PLC0415
 
     return serve(settings, signals)
 

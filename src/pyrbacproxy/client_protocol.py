@@ -4,15 +4,12 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from pyrbacproxy.dataplane.client_transport import ClientTransport
-from pyrbacproxy.dataplane.downstream import Downstream
-from pyrbacproxy.dataplane.peer_source import PeerSource
-from pyrbacproxy.dataplane.secure_transport import SecureTransport
-from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Inner, Side
-from pyrbacproxy.http2.errors import Code
-from pyrbacproxy.http2.limits import Http2Limits
-from pyrbacproxy.peer import Peer
+from pyrbacproxy.http2.limits import Code, Http2Limits
+from pyrbacproxy.model import Peer
+from pyrbacproxy.proxy.client_http1 import Downstream
+from pyrbacproxy.proxy.decisions import PeerSource
+from pyrbacproxy.proxy.exchange import Inner, Services, Side
+from pyrbacproxy.proxy.transport import ClientTransport, SecureTransport
 from pyrbacproxy.tls.client_chain import ClientChains
 from pyrbacproxy.tls.names import is_fit_for_http2
 
@@ -74,6 +71,6 @@ class ClientProtocol:
         fault: Code | None = None,
     ) -> Inner:
         # Imported for the first client that speaks it: to the others the library is only memory.
-        from pyrbacproxy.http2.connection import Http2Connection  # noqa: PLC0415
+        from pyrbacproxy.http2.server import Http2Connection  # noqa: PLC0415
 
         return Http2Connection(transport, services, limits, peer=peer, loop=self._loop, fault=fault)

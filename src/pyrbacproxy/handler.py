@@ -8,12 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
-from pyrbacproxy.http1.head import RequestHead
-from pyrbacproxy.http1.response import Response
+from pyrbacproxy.http1.head import RequestHead, Response
 from pyrbacproxy.http1.target import Target
-from pyrbacproxy.peer import Peer
-from pyrbacproxy.record import Decided
-from pyrbacproxy.reviews import Reviewed
+from pyrbacproxy.model import Decided, Peer, Reviewed
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

@@ -6,13 +6,13 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from pyrbacproxy.admin.health import Check
 from pyrbacproxy.background import Activity
 from pyrbacproxy.config.settings import Address
-from pyrbacproxy.dataplane.listener import bind
-from pyrbacproxy.node.sockets import holders_text
+from pyrbacproxy.node.host import holders_text
+from pyrbacproxy.pages.health import Check
+from pyrbacproxy.proxy.listener import bind
 from pyrbacproxy.startup.gate import GateSettings, Reason
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.server_context import TlsSettings
 
 _LOG = logging.getLogger(__name__)
 _LATE_SECONDS = 0.1

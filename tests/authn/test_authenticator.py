@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.authn.authenticator import (
+from pyrbacproxy.authn.authenticators import (
     Authenticated,
     Identification,
     Rejected,
@@ -10,8 +10,7 @@ from pyrbacproxy.authn.authenticator import (
     with_authenticated_group,
 )
 from pyrbacproxy.handler import Request
-from pyrbacproxy.reviews import Reviewed
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import Reviewed, UserInfo
 from tests.fakes import drive, request
 
 REQUEST = request()

@@ -4,10 +4,15 @@ import base64
 
 import pytest
 
-from pyrbacproxy.authn.authenticator import Authenticated, Identification, Rejected
-from pyrbacproxy.authn.bearer_token import BearerTokenAuthenticator, IdTokenAuthenticator
+from pyrbacproxy.authn.authenticators import (
+    Authenticated,
+    BearerTokenAuthenticator,
+    Identification,
+    IdTokenAuthenticator,
+    Rejected,
+)
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     Answer,
     BearerToken,
     Review,
@@ -15,8 +20,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 from tests.fakes import drive, request
 
 GOOD = TokenReviewAnswer(authenticated=True, user=UserInfo("alice", "1", ("dev",)))

@@ -2,11 +2,14 @@
 
 import pytest
 
-from pyrbacproxy.authn import client_certificate
-from pyrbacproxy.authn.authenticator import Authenticated, Identification, Rejected
-from pyrbacproxy.authn.client_certificate import ClientCertificateAuthenticator
-from pyrbacproxy.peer import ClientCertificate, Peer
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.authn import authenticators as client_certificate
+from pyrbacproxy.authn.authenticators import (
+    Authenticated,
+    ClientCertificateAuthenticator,
+    Identification,
+    Rejected,
+)
+from pyrbacproxy.model import ClientCertificate, Peer, UserInfo
 from tests.fakes import drive, request
 
 CERTIFICATE = ClientCertificate("alice", ("first", "second, with comma"), 100.0, 200.0, "ab12")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyrbacproxy.authn import identity_headers
 from pyrbacproxy.authn.identity_headers import Identity, IdentityHeaders, IdentitySettings
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import UserInfo
 
 PREFIX = b"base64url.bearer.authorization.k8s.io."
 OURS = IdentityHeaders(IdentitySettings(is_enabled=True))

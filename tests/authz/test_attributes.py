@@ -10,11 +10,10 @@ from pyrbacproxy.authz.attributes import (
     Rewrites,
     describe,
 )
-from pyrbacproxy.authz.template import literal
 from pyrbacproxy.authz.template_parser import parse
+from pyrbacproxy.authz.templates import literal
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 from tests.fakes import request
 
 ALICE = UserInfo("alice")

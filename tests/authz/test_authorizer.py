@@ -3,15 +3,8 @@
 import pytest
 
 from pyrbacproxy.authz.attributes import Attributes
-from pyrbacproxy.authz.authorizer import (
-    NO_OPINION,
-    Decision,
-    Judgement,
-    Kind,
-    UnionAuthorizer,
-)
-from pyrbacproxy.reviews import NonResourceAttributes, Reviewed, ReviewFailed
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.authz.authorizers import NO_OPINION, Decision, Judgement, Kind, UnionAuthorizer
+from pyrbacproxy.model import NonResourceAttributes, Reviewed, ReviewFailed, UserInfo
 from tests.fakes import drive
 
 ALLOW = Decision(Kind.ALLOW, "a rule", "static")

@@ -5,19 +5,19 @@ from urllib.parse import quote
 
 import pytest
 
-from pyrbacproxy.authz.attributes import (
-    Attributes,
-    AttributeSettings,
-    ResourceTemplates,
-    Rewrites,
+from pyrbacproxy.authz.attributes import Attributes, AttributeSettings, ResourceTemplates, Rewrites
+from pyrbacproxy.authz.authorizers import (
+    NO_OPINION,
+    Kind,
+    PageChecks,
+    StaticAuthorizer,
+    StaticRule,
+    doubts,
 )
-from pyrbacproxy.authz.authorizer import NO_OPINION, Kind
-from pyrbacproxy.authz.static import PageChecks, StaticAuthorizer, StaticRule, doubts
-from pyrbacproxy.authz.template import literal
 from pyrbacproxy.authz.template_parser import parse
+from pyrbacproxy.authz.templates import literal
 from pyrbacproxy.http1.target import cleaned, has_encoded_separator, is_ambiguous, parse_target
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 from tests.fakes import drive
 
 CAROL = UserInfo("carol", groups=("dev", "system:authenticated"))

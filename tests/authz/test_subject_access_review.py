@@ -3,21 +3,24 @@
 import pytest
 
 from pyrbacproxy.authz.attributes import Attributes
-from pyrbacproxy.authz.authorizer import NO_OPINION, Decision, Judgement, Kind
-from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.authz.subject_access_review import (
+from pyrbacproxy.authz.authorizers import (
+    NO_OPINION,
+    Decision,
+    Judgement,
+    Kind,
+    StaticRule,
     SubjectAccessReviewAuthorizer,
     rules_then_review,
 )
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     Answer,
     NonResourceAttributes,
     ReviewFailed,
     SubjectAccessReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.reviews import SubjectAccessReviewAnswer as Says
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import SubjectAccessReviewAnswer as Says
 from tests.fakes import drive
 
 ALICE = UserInfo("alice", "1", ("dev",), (("scopes", ("read",)),))

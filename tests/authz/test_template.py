@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.authz.template import (
+from pyrbacproxy.authz.templates import (
     MOST_BYTES,
     Frame,
     Part,

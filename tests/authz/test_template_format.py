@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import pytest
 
-from pyrbacproxy.authz.template import RenderError
-from pyrbacproxy.authz.template_format import quoted, read_format
+from pyrbacproxy.authz.template_parser import quoted, read_format
+from pyrbacproxy.authz.templates import RenderError
 
 Values: TypeAlias = tuple[bytes | int, ...]
 

@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import pytest
 
-from pyrbacproxy.authz.template import RenderError
-from pyrbacproxy.authz.template_functions import KNOWN
+from pyrbacproxy.authz.template_parser import KNOWN
+from pyrbacproxy.authz.templates import RenderError
 
 Value: TypeAlias = bytes | int
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.authz.template_literals import character, number, raw_string, string
+from pyrbacproxy.authz.template_parser import character, number, raw_string, string
 
 NUMBERS = [
     ("0", 0),

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.authz.template import RenderError, literal
-from pyrbacproxy.authz.template_parser import parse
-from pyrbacproxy.authz.template_tokens import TemplateError
+from pyrbacproxy.authz.template_parser import TemplateError, parse
+from pyrbacproxy.authz.templates import RenderError, literal
 
 RENDERED = [
     ("", "V", ""),

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.authz.template import MOST_BYTES, Part, RenderError, Template, Text
-from pyrbacproxy.authz.template_parts import (
+from pyrbacproxy.authz.template_parser import (
     Branch,
     Call,
     Choice,
@@ -15,6 +14,7 @@ from pyrbacproxy.authz.template_parts import (
     Variable,
     shown,
 )
+from pyrbacproxy.authz.templates import MOST_BYTES, Part, RenderError, Template, Text
 
 VALUE = RewriteValue()
 FAILS = Call(lambda _: fail(), ())

@@ -1,6 +1,6 @@
 import pytest
 
-from pyrbacproxy.authz.template_tokens import Kind, TemplateError, tokens
+from pyrbacproxy.authz.template_parser import Kind, TemplateError, tokens
 
 INSIDE = [
     ("{{ a.b }}", ["NAME a", "FIELD .b"]),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.commands.arguments import FAILED, Arguments
+from pyrbacproxy.commands.terminal import FAILED, Arguments
 
 Output = pytest.CaptureFixture[str]
 

@@ -2,8 +2,8 @@
 
 import json
 
-from pyrbacproxy.commands.audit_report import as_json, as_text, findings, lacking
-from pyrbacproxy.node.findings import Finding, Outcome, Passed, Severity, Unseen
+from pyrbacproxy.commands.audit import as_json, as_text, findings, lacking
+from pyrbacproxy.node.facts import Finding, Outcome, Passed, Severity, Unseen
 
 WELL = Passed("listener", "pyrbacproxy (pid 42) on ::")
 DARK = Unseen("scrape", "no credential")

@@ -3,11 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from pyrbacproxy.commands.kubelet_report import Answer, Inputs, as_json, as_text
+from pyrbacproxy.commands.kubelet_config import Answer, Inputs, as_json, as_text
 from pyrbacproxy.node.documents import Document
-from pyrbacproxy.node.kubelet_config import Lost, Merged, Pool
-from pyrbacproxy.node.kubelet_request import KubeletRequest
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
+from pyrbacproxy.node.facts import StaticPodPath
+from pyrbacproxy.node.kubelet_config import KubeletRequest, Lost, Merged, Pool
 
 DEFAULTS: Document = {"maxPods": 250, "staticPodPath": "/m"}
 WANTED: Document = {"kind": "KubeletConfiguration", "maxPods": 0, "staticPodPath": "", "port": 0}

@@ -1,6 +1,6 @@
 import pytest
 
-from pyrbacproxy.config.address import parse, parse_host
+from pyrbacproxy.config.complete import parse_address, parse_host
 from pyrbacproxy.config.settings import Address
 
 
@@ -21,7 +21,7 @@ from pyrbacproxy.config.settings import Address
     ],
 )
 def test_host_and_port(text: str, host: str, port: int) -> None:
-    assert parse(text) == Address(host, port, text)
+    assert parse_address(text) == Address(host, port, text)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_host_and_port(text: str, host: str, port: int) -> None:
 )
 def test_bad_addresses(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse(text)
+        parse_address(text)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pyrbacproxy.authz.attributes import AttributeSettings, ResourceTemplates, Rewrites
-from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.authz.template import literal
+from pyrbacproxy.authz.authorizers import StaticRule
 from pyrbacproxy.authz.template_parser import parse
-from pyrbacproxy.config.authz_file import AuthorizationFile, read
+from pyrbacproxy.authz.templates import literal
+from pyrbacproxy.config.authorization_file import AuthorizationFile, read_authorization_file
 from pyrbacproxy.config.findings import Findings
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "config"
@@ -19,7 +19,9 @@ NOTHING = literal("")
 
 def told(text: str, *, is_strict: bool = False) -> tuple[AuthorizationFile, Findings]:
     findings = Findings()
-    return read(text.encode(), "/etc/a.yaml", findings, is_strict=is_strict), findings
+    return read_authorization_file(
+        text.encode(), "/etc/a.yaml", findings, is_strict=is_strict
+    ), findings
 
 
 def understood(text: str) -> AuthorizationFile:
@@ -50,7 +52,7 @@ def test_there_are_examples_of_both_kinds() -> None:
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.name)
 def test_a_good_example_is_read_without_a_word(path: Path) -> None:
     findings = Findings()
-    read(path.read_bytes(), str(path), findings, is_strict=True)
+    read_authorization_file(path.read_bytes(), str(path), findings, is_strict=True)
     assert findings == Findings()
 
 
@@ -58,7 +60,7 @@ def test_a_good_example_is_read_without_a_word(path: Path) -> None:
 def test_a_bad_example_ends_the_start_as_its_first_line_says(path: Path) -> None:
     expected = path.read_text().partition("\n")[0].removeprefix("# problem: ")
     findings = Findings()
-    read(path.read_bytes(), str(path), findings)
+    read_authorization_file(path.read_bytes(), str(path), findings)
     assert [problem for problem in findings.problems if expected in problem]
     assert all(problem.startswith(f"--config-file {path}") for problem in findings.problems)
 
@@ -340,7 +342,7 @@ def test_dec_d3_a_namespace_that_is_always_empty_ends_the_start(key: str) -> Non
 
 def test_another_field_that_is_always_empty_is_warned_about() -> None:
     findings = Findings()
-    file = read(REWRITTEN.format("subresource").encode(), "f", findings)
+    file = read_authorization_file(REWRITTEN.format("subresource").encode(), "f", findings)
     (warning,) = findings.warnings
     assert "authorization.resourceAttributes.subresource: always empty: line 1" in warning
     assert not findings.problems

@@ -10,16 +10,16 @@ import yaml
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authn.identity_headers import IdentitySettings
 from pyrbacproxy.authz.attributes import AttributeSettings
-from pyrbacproxy.authz.static import StaticRule
+from pyrbacproxy.authz.authorizers import StaticRule
 from pyrbacproxy.config.complete import Problems, complete
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.config.settings import Address, Settings
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.upstream import UpstreamSettings
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.proxy.connector import UpstreamSettings
+from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.startup.gate import GateSettings
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.server_context import TlsSettings
 
 USUAL = ("--secure-listen-address=:8443", "--upstream=http://127.0.0.1:9537")
 RULE = "authorization: {static: [{path: /metrics, user: {name: alice}}]}"

@@ -1,6 +1,6 @@
 import pytest
 
-from pyrbacproxy.config.flag import Fate, Flag, Kind, Value
+from pyrbacproxy.config.flags import Fate, Flag, Kind, Value
 
 
 @pytest.mark.parametrize(

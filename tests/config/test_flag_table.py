@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pyrbacproxy.config.flag import Fate, Kind
-from pyrbacproxy.config.flag_table import FLAGS, GROUPS
+from pyrbacproxy.config.flags import FLAGS, GROUPS, Fate, Kind
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "pyrbacproxy"
 

@@ -1,10 +1,15 @@
 import pytest
 
-from pyrbacproxy.config import flag_text
-from pyrbacproxy.config.flag import Flag, Group, Kind
-from pyrbacproxy.config.flag_table import FLAGS, GROUPS
-from pyrbacproxy.config.flag_text import help_text, readme_list, shown_values, value_lines
-from pyrbacproxy.config.options import Options, parse
+from pyrbacproxy.config import flag_parsing as flag_text
+from pyrbacproxy.config.flag_parsing import (
+    Options,
+    help_text,
+    parse,
+    readme_list,
+    shown_values,
+    value_lines,
+)
+from pyrbacproxy.config.flags import FLAGS, GROUPS, Flag, Group, Kind
 
 
 def test_help_shows_every_flag_that_is_not_hidden() -> None:

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pyrbacproxy.config import forwarding
+from pyrbacproxy.config import complete as forwarding
 from pyrbacproxy.config.findings import Findings
-from pyrbacproxy.config.options import parse
-from pyrbacproxy.dataplane.upstream import UpstreamSettings
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
+from pyrbacproxy.config.flag_parsing import parse
+from pyrbacproxy.egress import EgressProxies, ProxyAddress
+from pyrbacproxy.proxy.connector import UpstreamSettings
 
 PROXY = ProxyAddress("http", "proxy.test", 3128)
 
@@ -18,7 +18,9 @@ def upstream(
     parsed = parse(words)
     assert parsed.problems == ()
     findings = Findings()
-    return forwarding.upstream(parsed.options, proxies or EgressProxies(), findings), findings
+    return forwarding.upstream_settings(
+        parsed.options, proxies or EgressProxies(), findings
+    ), findings
 
 
 @pytest.fixture(name="pki", scope="module")

@@ -1,16 +1,16 @@
-"""The listeners' flags; which files are bad is `tls.contexts`' business and tested there."""
+"""The listeners' flags; which files are bad is `tls.server_context`' business and tested there."""
 
 from pathlib import Path
 
 import pytest
 import trustme
 
-from pyrbacproxy.config import listening
+from pyrbacproxy.config import complete as listening
 from pyrbacproxy.config.findings import Findings
-from pyrbacproxy.config.options import Options, parse
+from pyrbacproxy.config.flag_parsing import Options, parse
 from pyrbacproxy.config.settings import Address
 from pyrbacproxy.http2.limits import Http2Limits
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.server_context import TlsSettings
 
 SECURE = "--secure-listen-address=127.0.0.1:8443"
 BOTH = (b"http/1.1", b"h2")
@@ -67,7 +67,7 @@ def test_deprecated_ways_to_listen_get_a_line_each() -> None:
 
 def endpoints(*words: str, secure: Address | None) -> tuple[Address | None, Findings]:
     findings = Findings()
-    return listening.endpoints(options(*words), secure, findings), findings
+    return listening.endpoints_settings(options(*words), secure, findings), findings
 
 
 PORT = "--proxy-endpoints-port=1"
@@ -144,7 +144,7 @@ def test_the_endpoints_host_is_a_host() -> None:
 
 def tls(*words: str) -> tuple[TlsSettings, Findings]:
     findings = Findings()
-    return listening.tls(options(*words), findings), findings
+    return listening.tls_settings(options(*words), findings), findings
 
 
 def test_tls_defaults() -> None:
@@ -286,7 +286,7 @@ def test_dec_d19_sizes_that_become_others_are_told_once(
     words: tuple[str, ...], limits: Http2Limits | None, said: list[str]
 ) -> None:
     findings = Findings()
-    found = listening.http2(options(*words), findings)
+    found = listening.http2_limits(options(*words), findings)
     assert limits is None or found == limits
     assert (found is None) is ("--http2-disable" in words)
     assert findings.problems == []

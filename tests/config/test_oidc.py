@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from pyrbacproxy.config.complete import oidc_settings
 from pyrbacproxy.config.findings import Findings
-from pyrbacproxy.config.oidc import oidc
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.egress_proxy import EgressProxies
+from pyrbacproxy.egress import EgressProxies
 from pyrbacproxy.oidc.settings import OidcSettings
 
 ISSUER = ("--oidc-issuer=https://i.test/realm", "--oidc-clientID=c")
@@ -19,7 +19,7 @@ def read(*words: str) -> tuple[OidcSettings | None, Findings]:
     parsed = parse(words)
     assert parsed.problems == ()
     findings = Findings()
-    return oidc(parsed.options, PROXIES, findings), findings
+    return oidc_settings(parsed.options, PROXIES, findings), findings
 
 
 def test_without_an_issuer_there_is_nothing() -> None:

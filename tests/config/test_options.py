@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.config.flag_table import FLAGS
-from pyrbacproxy.config.options import Options, parse
+from pyrbacproxy.config.flag_parsing import Options, parse
+from pyrbacproxy.config.flags import FLAGS
 
 
 def options(*words: str) -> Options:

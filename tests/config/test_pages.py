@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from pyrbacproxy.admin.status import PageSettings
+from pyrbacproxy.config.complete import page_settings
 from pyrbacproxy.config.findings import Findings
-from pyrbacproxy.config.flag_table import FLAGS
-from pyrbacproxy.config.options import parse
-from pyrbacproxy.config.pages import pages
-from pyrbacproxy.config.version import VERSION
+from pyrbacproxy.config.flag_parsing import VERSION, parse
+from pyrbacproxy.config.flags import FLAGS
+from pyrbacproxy.pages.status import PageSettings
 
 NODE = "--zpages-authorization=node"
 
@@ -18,7 +17,7 @@ def read(*words: str, environ: dict[str, str] | None = None) -> tuple[PageSettin
     parsed = parse(words)
     assert parsed.problems == ()
     findings = Findings()
-    return pages(parsed.options, environ or {}, findings), findings
+    return page_settings(parsed.options, environ or {}, findings), findings
 
 
 def test_component_mode_with_both_pages_is_usual() -> None:

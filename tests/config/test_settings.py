@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyrbacproxy.config.complete import complete
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.demo.pki import Authority
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from pyrbacproxy.config.complete import gate_settings
 from pyrbacproxy.config.findings import Findings
-from pyrbacproxy.config.options import parse
-from pyrbacproxy.config.starting import gate
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.startup.gate import GateSettings
 
 SECURE = "--secure-listen-address=:9637"
@@ -15,7 +15,7 @@ ENDPOINTS = "--proxy-endpoints-port=9638"
 
 def read(*words: str) -> tuple[GateSettings, Findings]:
     findings = Findings()
-    return gate(parse(words).options, findings), findings
+    return gate_settings(parse(words).options, findings), findings
 
 
 def test_nothing_is_waited_for_by_default() -> None:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from pyrbacproxy.config.upstream_url import parse
-from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.config.complete import parse_upstream_url
+from pyrbacproxy.proxy.connector import UpstreamSettings
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from pyrbacproxy.dataplane.upstream import UpstreamSettings
     ],
 )
 def test_the_parts_of_a_url(text: str, expected: UpstreamSettings) -> None:
-    assert parse(text) == expected
+    assert parse_upstream_url(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_parts_of_a_url(text: str, expected: UpstreamSettings) -> None:
     ],
 )
 def test_what_go_parses_but_cannot_be_reached_has_no_scheme(text: str) -> None:
-    assert parse(text).scheme == ""
+    assert parse_upstream_url(text).scheme == ""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_go_parses_but_cannot_be_reached_has_no_scheme(text: str) -> None:
 )
 def test_what_go_does_not_parse(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse(text)
+        parse_upstream_url(text)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_go_does_not_parse(text: str, why: str) -> None:
 )
 def test_a_message_never_shows_the_password(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid|IPv6") as caught:
-        parse(text)
+        parse_upstream_url(text)
     assert "secret" not in str(caught.value)
 
 
@@ -111,7 +111,7 @@ def test_a_message_never_shows_the_password(text: str) -> None:
     ],
 )
 def test_dec_n10_a_unix_socket(text: str, path: str) -> None:
-    assert parse(text) == UpstreamSettings("http", socket_path=path)
+    assert parse_upstream_url(text) == UpstreamSettings("http", socket_path=path)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_dec_n10_a_unix_socket(text: str, path: str) -> None:
 )
 def test_dec_n10_what_is_no_unix_socket(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse(text)
+        parse_upstream_url(text)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_fr97_a_host_and_port_without_a_scheme_get_the_url_that_was_meant(
     text: str, hint: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(f"did you mean {hint}?")):
-        parse(text)
+        parse_upstream_url(text)

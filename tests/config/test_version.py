@@ -2,7 +2,7 @@ from importlib import metadata
 
 import pytest
 
-from pyrbacproxy.config.version import VERSION, VersionAnswer, answer, reported
+from pyrbacproxy.config.flag_parsing import VERSION, VersionAnswer, answer, reported
 
 
 def answered(text: str) -> VersionAnswer:

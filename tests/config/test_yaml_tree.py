@@ -2,8 +2,8 @@
 
 import pytest
 
+from pyrbacproxy.config.authorization_file import Entry, NotYamlError, Tree
 from pyrbacproxy.config.findings import Findings
-from pyrbacproxy.config.yaml_tree import Entry, NotYamlError, Tree
 
 
 class Read:

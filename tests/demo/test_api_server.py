@@ -13,7 +13,7 @@ from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import Authority, client_context, server_context
 from pyrbacproxy.demo.scene import RBAC
 from pyrbacproxy.demo.tokens import API_AUDIENCE, TokenEntry, TokenTable, service_account
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import UserInfo
 
 TOKENS = TokenTable(
     {

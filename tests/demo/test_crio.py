@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from pyrbacproxy.demo.crio import Answers, CrioConnection
-from pyrbacproxy.demo.crio_metrics import exposition
+from pyrbacproxy.demo.crio import Answers, CrioConnection, exposition
 
 BODY = b"up 1\n"
 

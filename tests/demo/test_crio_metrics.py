@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from pyrbacproxy.demo.crio_metrics import exposition
+from pyrbacproxy.demo.crio import exposition
 
 
 def test_has_as_many_crio_series_as_a_node() -> None:

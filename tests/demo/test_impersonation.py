@@ -3,9 +3,8 @@
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from pyrbacproxy.demo.impersonation import impersonated, impersonations
-from pyrbacproxy.reviews import ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.demo.api_server import impersonated, impersonations
+from pyrbacproxy.model import ResourceAttributes, UserInfo
 
 AUTHENTICATED = "system:authenticated"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.demo.label_selector import LabelSelector, Operator, Requirement
+from pyrbacproxy.demo.rbac import LabelSelector, Operator, Requirement
 
 LABELS = {"tier": "node", "app": "crio"}
 

@@ -5,8 +5,7 @@ import pytest
 from pyrbacproxy.demo.documents import DocumentError
 from pyrbacproxy.demo.manifests import objects, read_policy
 from pyrbacproxy.demo.rbac import Policy
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 
 GOOD = """
 apiVersion: v1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pyrbacproxy.demo.label_selector import LabelSelector
 from pyrbacproxy.demo.rbac import (
     Binding,
     ClusterRole,
+    LabelSelector,
     Policy,
     PolicyRule,
     Role,
@@ -14,8 +14,7 @@ from pyrbacproxy.demo.rbac import (
     aggregated,
     rule_allows,
 )
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 
 POD_LOG = ResourceAttributes("get", "ns", "", "v1", "pods", "log", "web-0")
 PODS = ResourceAttributes("list", "ns", "", "v1", "pods")

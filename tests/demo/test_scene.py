@@ -6,8 +6,7 @@ import yaml
 
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.scene import PROMETHEUS, RBAC, Scene
-from pyrbacproxy.reviews import NonResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, UserInfo
 
 
 def test_secrets_are_for_the_owner_alone(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from pyrbacproxy.demo.tokens import API_AUDIENCE, TokenEntry, TokenTable, service_account
-from pyrbacproxy.reviews import TokenReviewAnswer
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import TokenReviewAnswer, UserInfo
 
 ROBOT = service_account("work", "robot", "u-1")
 KNOWN = UserInfo(

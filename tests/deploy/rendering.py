@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from pyrbacproxy.config.complete import Problems, complete
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.demo.pki import Authority
 

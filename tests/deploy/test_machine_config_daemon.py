@@ -7,17 +7,15 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.config import authz_file
+from pyrbacproxy.authz.authorizers import StaticRule
+from pyrbacproxy.config import authorization_file as authz_file
 from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.settings import Address, Settings
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.node.sidecar import CONTAINER, DAEMONSET, MANIFEST, NAMESPACE, sidecars
-from pyrbacproxy.node.static_pods import MANIFESTS
-from pyrbacproxy.reviews import ResourceAttributes
-from pyrbacproxy.tls import profiles
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import ResourceAttributes, UserInfo
+from pyrbacproxy.node.audit import CONTAINER, DAEMONSET, MANIFEST, MANIFESTS, NAMESPACE, sidecars
+from pyrbacproxy.tls import names as profiles
 from tests.deploy import rendering
 from tests.deploy.rendering import (
     DEPLOY,
@@ -205,7 +203,7 @@ def test_the_program_accepts_the_arguments(
 
 def rules(text: str) -> tuple[StaticRule, ...]:
     findings = Findings()
-    file = authz_file.read(text.encode(), "rules", findings, is_strict=True)
+    file = authz_file.read_authorization_file(text.encode(), "rules", findings, is_strict=True)
     assert findings == Findings()
     return file.static_rules
 

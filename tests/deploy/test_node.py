@@ -7,8 +7,7 @@ import pytest
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.reviews import ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import ResourceAttributes, UserInfo
 from tests.deploy import rendering
 from tests.deploy.rendering import Host, Object, flags, one, rendered, volumes_by_path
 

@@ -9,8 +9,7 @@ from pyrbacproxy.config.complete import Problems
 from pyrbacproxy.config.settings import Settings
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.reviews import ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import ResourceAttributes, UserInfo
 from tests.deploy import rendering
 from tests.deploy.rendering import DEPLOY, Host, Object, flags, one, rendered, volumes_by_path
 

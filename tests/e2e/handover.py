@@ -13,7 +13,7 @@ from pathlib import Path
 from aiohttp import web
 
 from pyrbacproxy.demo.pki import Authority, Pair, client_context
-from pyrbacproxy.node.sockets import listening_sockets
+from pyrbacproxy.node.host import listening_sockets
 from tests.e2e.programs import DEADLINE_SECONDS, Program, Programs, free_port
 
 SCRAPER = "system:serviceaccount:openshift-monitoring:prometheus-k8s"

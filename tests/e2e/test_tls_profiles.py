@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import pytest
 import trustme
 
+from pyrbacproxy.node.audit import NoSidecarError, sidecars
 from pyrbacproxy.node.documents import Document, Json
-from pyrbacproxy.node.sidecar import NoSidecarError, sidecars
-from pyrbacproxy.tls.profiles import Profile, Rendered, rendered
+from pyrbacproxy.tls.names import Profile, Rendered, rendered
 from tests.e2e.proxy import Proxies, Proxy
 
 # The old versions are what these tests are about.

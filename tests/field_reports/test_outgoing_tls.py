@@ -14,13 +14,13 @@ from typing import cast
 import pytest
 from cryptography import x509
 
-from pyrbacproxy.dataplane.dial import Dialler
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.egress_dial import Route, dial
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
+from pyrbacproxy.dialing import Route, dial
+from pyrbacproxy.egress import EgressProxies, ProxyAddress
+from pyrbacproxy.kube.api_client import open_link
 from pyrbacproxy.kube.kubeconfig import ApiServer
-from pyrbacproxy.kube.link import open_link
-from pyrbacproxy.oidc.fetch import FetchError, fetch
+from pyrbacproxy.oidc.issuer import FetchError, fetch
+from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.upstream_http1 import Dialler
 from pyrbacproxy.tls.client_context import client_context
 from pyrbacproxy.tls.upstream_context import upstream_context
 from tests.egress_world import SECONDS, Talker, world

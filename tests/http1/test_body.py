@@ -1,8 +1,7 @@
 import pytest
 
-from pyrbacproxy.http1.body import CountedBody, UntilCloseBody, body_of
 from pyrbacproxy.http1.framing import CHUNKED, UNTIL_CLOSE, Framing, Kind
-from pyrbacproxy.http1.llhttp import ChunkedBody
+from pyrbacproxy.http1.parser import ChunkedBody, CountedBody, UntilCloseBody, body_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from pyrbacproxy.http1.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from pyrbacproxy.http1.head import LocalProtocolError, ProtocolError, RemoteProtocolError
 
 
 def test_a_remote_fault_is_a_bad_request_unless_said_otherwise() -> None:

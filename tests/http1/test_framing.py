@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.framing import (
     CHUNKED,
     NO_BODY,
@@ -16,7 +15,7 @@ from pyrbacproxy.http1.framing import (
     response_framing,
     response_lines,
 )
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError, RequestHead, ResponseHead
 
 CL = b"Content-Length"
 TE = b"Transfer-Encoding"

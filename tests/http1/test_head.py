@@ -1,8 +1,8 @@
 import pytest
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.head import (
     Headers,
+    RemoteProtocolError,
     RequestHead,
     ResponseHead,
     check_host,

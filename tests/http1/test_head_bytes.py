@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrbacproxy.http1 import writer
-from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, Framing, Kind
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
-from pyrbacproxy.http1.head_bytes import METHODS, read_request, read_response
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError, RequestHead, ResponseHead
+from pyrbacproxy.http1.parser import METHODS, read_request, read_response
 from pyrbacproxy.http1.target import Form
 
 HEAD = b"GET / HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n"

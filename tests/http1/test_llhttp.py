@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.http1.llhttp import ChunkedBody, request_lines, response_lines
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError
+from pyrbacproxy.http1.parser import ChunkedBody, request_head_lines, response_lines
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n"
 RESPONSE = b"HTTP/1.1 200 OK\r\n%s\r\n\r\n"
@@ -26,7 +25,7 @@ RESPONSE = b"HTTP/1.1 200 OK\r\n%s\r\n\r\n"
     ],
 )
 def test_lines(line: bytes, pair: tuple[bytes, bytes]) -> None:
-    assert request_lines(REQUEST % line) == Headers([(b"Host", b"h"), pair])
+    assert request_head_lines(REQUEST % line) == Headers([(b"Host", b"h"), pair])
     assert response_lines(RESPONSE % line) == Headers([pair])
 
 
@@ -57,7 +56,7 @@ def test_lines(line: bytes, pair: tuple[bytes, bytes]) -> None:
 )
 def test_refused_lines(line: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        request_lines(REQUEST % line)
+        request_head_lines(REQUEST % line)
     assert caught.value.status == 400
     with pytest.raises(RemoteProtocolError):
         response_lines(RESPONSE % line)
@@ -66,14 +65,14 @@ def test_refused_lines(line: bytes) -> None:
 @pytest.mark.parametrize("coding", [b"identity", b"xchunked", b"gzip"])
 def test_a_coding_that_llhttp_cannot_frame_is_not_implemented(coding: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        request_lines(REQUEST % (b"Transfer-Encoding: " + coding))
+        request_head_lines(REQUEST % (b"Transfer-Encoding: " + coding))
     assert caught.value.status == 501
 
 
 def test_an_upgrade_is_a_head_like_any_other() -> None:
     head = REQUEST % b"Connection: upgrade\r\nUpgrade: echo\r\nContent-Length: 3"
-    assert request_lines(head).get(b"content-length") == b"3"
-    assert request_lines(b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n").get(b"host") == b"h"
+    assert request_head_lines(head).get(b"content-length") == b"3"
+    assert request_head_lines(b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n").get(b"host") == b"h"
     switch = b"HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
     assert response_lines(switch).get(b"upgrade") == b"echo"
 
@@ -86,7 +85,7 @@ def test_a_switch_that_does_not_say_to_what_is_refused(line: bytes) -> None:
 
 def test_a_head_that_does_not_end_is_no_head() -> None:
     with pytest.raises(RemoteProtocolError, match="does not end"):
-        request_lines(b"GET / HTTP/1.1\r\nHost: h\r\n")
+        request_head_lines(b"GET / HTTP/1.1\r\nHost: h\r\n")
 
 
 def read(body: ChunkedBody, pieces: list[bytes]) -> tuple[bytes, bytes]:

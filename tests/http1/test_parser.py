@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, Framing, Kind
-from pyrbacproxy.http1.head import Headers
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError
 from pyrbacproxy.http1.parser import (
     END,
     End,

@@ -1,5 +1,4 @@
-from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.http1.head import Headers, Response, text
 
 
 def test_a_text_carries_the_headers_of_the_original() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http1.head import RemoteProtocolError
 from pyrbacproxy.http1.target import (
     Form,
     Query,

@@ -1,8 +1,13 @@
 import pytest
 
-from pyrbacproxy.http1.errors import LocalProtocolError
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
-from pyrbacproxy.http1.response import Response, text
+from pyrbacproxy.http1.head import (
+    Headers,
+    LocalProtocolError,
+    RequestHead,
+    Response,
+    ResponseHead,
+    text,
+)
 from pyrbacproxy.http1.writer import (
     chunk,
     last_chunk,

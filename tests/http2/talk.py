@@ -15,17 +15,14 @@ from h2.events import (
 from h2.settings import SettingCodes
 from hpack.hpack import Encoder
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import UpstreamUser
-from pyrbacproxy.http2.connection import Http2Connection
-from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, Frame
-from pyrbacproxy.http2.limits import Http2Limits
-from pyrbacproxy.peer import Peer
-from pyrbacproxy.record import Failure
-from tests.dataplane.dialogue import SideTape, UpstreamTape, World, received
-from tests.dataplane.test_downstream import Users
+from pyrbacproxy.http2.limits import Code, Http2Limits
+from pyrbacproxy.http2.server import Http2Connection
+from pyrbacproxy.model import Failure, Peer
+from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
 from tests.fakes import ManualLoop
+from tests.proxy.dialogue import SideTape, UpstreamTape, World, received
+from tests.proxy.test_downstream import Users
 
 Fields = list[tuple[bytes, bytes]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"

@@ -1,4 +1,4 @@
-from pyrbacproxy.http2.budget import Budget
+from pyrbacproxy.http2.codec import Budget
 
 
 class Clock:

@@ -5,13 +5,11 @@ from collections.abc import Callable
 import pytest
 from hpack.hpack import Encoder
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Use
-from pyrbacproxy.http2.connection import Http2Connection
-from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import PREFACE, Frame
-from pyrbacproxy.http2.limits import Http2Limits
-from pyrbacproxy.record import Failure
+from pyrbacproxy.http2.limits import Code, Http2Limits
+from pyrbacproxy.http2.server import Http2Connection
+from pyrbacproxy.model import Failure
+from pyrbacproxy.proxy.exchange import Limits, Use
 from tests.http2.talk import SETTINGS, STREAM, Talk, head, request
 
 FEW = Http2Limits(10, 16_384, 65_535, 26_214_400)

@@ -2,19 +2,9 @@ import pytest
 from h2.connection import H2Connection
 from hpack.hpack import Encoder
 
-from pyrbacproxy.http2.engine import (
-    GONE_AWAY,
-    OPENING,
-    Data,
-    Ended,
-    Engine,
-    Happened,
-    Opened,
-    Reset,
-)
-from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+from pyrbacproxy.http2.codec import GONE_AWAY, OPENING, Data, Ended, Engine, Happened, Opened, Reset
 from pyrbacproxy.http2.frames import Frame, FrameReader
-from pyrbacproxy.http2.limits import Http2Limits
+from pyrbacproxy.http2.limits import Code, ConnectionFaultError, Http2Limits
 from tests.http2.talk import Client, request
 
 HEADERS, ENDS = 1, 0x5

@@ -1,6 +1,6 @@
 from h2.errors import ErrorCodes
 
-from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+from pyrbacproxy.http2.limits import Code, ConnectionFaultError
 
 
 def test_the_codes_are_those_of_the_rfc() -> None:

@@ -1,6 +1,5 @@
 import pytest
 
-from pyrbacproxy.http2.errors import Code, ConnectionFaultError
 from pyrbacproxy.http2.frames import (
     CONTINUATION,
     DATA,
@@ -14,6 +13,7 @@ from pyrbacproxy.http2.frames import (
     cut,
     last_stream,
 )
+from pyrbacproxy.http2.limits import Code, ConnectionFaultError
 
 END_HEADERS = 0x4
 

@@ -4,14 +4,14 @@ from h2.settings import Settings
 from hpack.hpack import Decoder
 from hpack.struct import NeverIndexedHeaderTuple
 
-from pyrbacproxy.http2.h2_library import connection
+from pyrbacproxy.http2.codec import new_h2_connection
 from tests.http2.talk import request
 
 LONG = b"a" * 10_000
 
 
 def made(*, is_client: bool = True) -> H2Connection:
-    return connection(Settings(client=is_client), is_client=is_client)
+    return new_h2_connection(Settings(client=is_client), is_client=is_client)
 
 
 def head(*lines: tuple[bytes, bytes]) -> bytes:

@@ -2,8 +2,8 @@ import pytest
 from hpack.hpack import Encoder, encode_integer
 from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
 
-from pyrbacproxy.http2.errors import Code, ConnectionFaultError
-from pyrbacproxy.http2.head_block import HeadBlockDecoder
+from pyrbacproxy.http2.codec import HeadBlockDecoder
+from pyrbacproxy.http2.limits import Code, ConnectionFaultError
 
 FIELDS = [
     (b":method", b"GET"),

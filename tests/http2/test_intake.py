@@ -2,19 +2,15 @@
 
 import pytest
 
-from pyrbacproxy.http2.budget import Budget
-from pyrbacproxy.http2.engine import Engine
-from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+from pyrbacproxy.http2.codec import Budget, Engine
 from pyrbacproxy.http2.frames import DATA, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, Frame
-from pyrbacproxy.http2.intake import Intake
-from pyrbacproxy.http2.limits import Http2Limits
-from pyrbacproxy.http2.requests import Requests
-from pyrbacproxy.http2.streams import OpenStreams
-from pyrbacproxy.peer import Peer
-from tests.dataplane.dialogue import SideTape, World
-from tests.dataplane.test_downstream import Users
+from pyrbacproxy.http2.limits import Code, ConnectionFaultError, Http2Limits
+from pyrbacproxy.http2.server import Intake, OpenStreams, Requests
+from pyrbacproxy.model import Peer
 from tests.fakes import ManualLoop
 from tests.http2.talk import head
+from tests.proxy.dialogue import SideTape, World
+from tests.proxy.test_downstream import Users
 
 WHOLE = 0x5
 

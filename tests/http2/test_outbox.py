@@ -1,4 +1,4 @@
-from pyrbacproxy.http2.outbox import Outbox
+from pyrbacproxy.http2.stream import Outbox
 
 
 def test_pieces_leave_in_order_cut_and_joined_as_there_is_room() -> None:

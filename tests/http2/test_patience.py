@@ -1,7 +1,7 @@
 import pytest
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.http2.patience import Patience, Waits
+from pyrbacproxy.http2.server import Patience, Waits
+from pyrbacproxy.proxy.exchange import Limits
 from tests.fakes import ManualLoop
 
 LIMITS = Limits(read_header_seconds=30, idle_seconds=90, first_request_seconds=5)

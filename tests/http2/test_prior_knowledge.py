@@ -1,11 +1,10 @@
 import pytest
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Inner
 from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
-from tests.dataplane.dialogue import InnerTape
+from pyrbacproxy.proxy.exchange import Inner, Limits
 from tests.fakes import ManualLoop
+from tests.proxy.dialogue import InnerTape
 
 
 class Host:

@@ -1,16 +1,10 @@
 import pytest
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing, Kind
-from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.http2.errors import MalformedStreamError
-from pyrbacproxy.http2.head_block import Fields
-from pyrbacproxy.http2.request_head import (
-    checked_trailers,
-    misplaced_field,
-    read_head,
-    written_head,
-)
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError
+from pyrbacproxy.http2.codec import Fields
+from pyrbacproxy.http2.fields import checked_trailers, misplaced_field, read_head, written_head
+from pyrbacproxy.http2.limits import MalformedStreamError
 from tests.http2.talk import request
 
 CONNECT = [(b":method", b"CONNECT"), (b":authority", b"db:5432")]

@@ -1,10 +1,10 @@
 import pytest
 
-from pyrbacproxy.http2.errors import Code
-from pyrbacproxy.http2.requests import Requests
-from pyrbacproxy.peer import Peer
-from tests.dataplane.dialogue import UNAUTHORIZED
+from pyrbacproxy.http2.limits import Code
+from pyrbacproxy.http2.server import Requests
+from pyrbacproxy.model import Peer
 from tests.http2.talk import Talk
+from tests.proxy.dialogue import UNAUTHORIZED
 
 
 def test_a_request_is_put_to_the_decisions() -> None:

@@ -1,13 +1,11 @@
 import pytest
 
-from pyrbacproxy.dataplane.response_state import ResponseState
-from pyrbacproxy.dataplane.sinks import Piece
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
-from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.http2.head_block import Fields
-from pyrbacproxy.http2.response import Http2Response, response_to
-from pyrbacproxy.record import ExchangeRecord
-from tests.dataplane.dialogue import DATE, OK, STREAM, received
+from pyrbacproxy.http1.head import Headers, RequestHead, Response, ResponseHead, text
+from pyrbacproxy.http2.codec import Fields
+from pyrbacproxy.http2.stream import Http2Response, response_to
+from pyrbacproxy.model import ExchangeRecord
+from pyrbacproxy.proxy.exchange import Piece, ResponseState
+from tests.proxy.dialogue import DATE, OK, STREAM, received
 
 
 class Frames:

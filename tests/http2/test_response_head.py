@@ -1,16 +1,9 @@
 import pytest
 
-from pyrbacproxy.http1.errors import LocalProtocolError
-from pyrbacproxy.http1.head import Headers, ResponseHead
-from pyrbacproxy.http1.response import Response, text
-from pyrbacproxy.http2.head_block import Fields
-from pyrbacproxy.http2.response_head import (
-    interim_fields,
-    own_fields,
-    relayed_fields,
-    trailer_fields,
-)
-from tests.dataplane.dialogue import DATE, received
+from pyrbacproxy.http1.head import Headers, LocalProtocolError, Response, ResponseHead, text
+from pyrbacproxy.http2.codec import Fields
+from pyrbacproxy.http2.fields import interim_fields, own_fields, relayed_fields, trailer_fields
+from tests.proxy.dialogue import DATE, received
 
 RELAYED = {
     "a length": (

@@ -2,16 +2,14 @@
 
 import pytest
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.http1.errors import LocalProtocolError
-from pyrbacproxy.http1.head import Headers, ResponseHead
-from pyrbacproxy.http2.errors import Code
+from pyrbacproxy.http1.head import Headers, LocalProtocolError, ResponseHead
 from pyrbacproxy.http2.frames import DATA, END_STREAM, HEADERS, cut
-from pyrbacproxy.http2.limits import Http2Limits
+from pyrbacproxy.http2.limits import Code, Http2Limits
 from pyrbacproxy.http2.stream import Http2Stream
-from pyrbacproxy.record import Failure
-from tests.dataplane.dialogue import ConnectorTape, received
+from pyrbacproxy.model import Failure
+from pyrbacproxy.proxy.exchange import Limits
 from tests.http2.talk import OK, STREAM, Talk
+from tests.proxy.dialogue import ConnectorTape, received
 
 SMALL = Http2Limits(100, 16_384, 65_535, 26_214_400)
 

@@ -1,12 +1,12 @@
 """What the streams of one connection share: its window, its write buffer, its turns."""
 
-from pyrbacproxy.dataplane.sinks import UpstreamUser
-from pyrbacproxy.http2.errors import Code
 from pyrbacproxy.http2.frames import Frame
-from pyrbacproxy.http2.streams import OpenStreams
-from tests.dataplane.dialogue import UpstreamTape, received
-from tests.dataplane.test_downstream import Users
+from pyrbacproxy.http2.limits import Code
+from pyrbacproxy.http2.server import OpenStreams
+from pyrbacproxy.proxy.exchange import UpstreamUser
 from tests.http2.talk import OK, STREAM, Talk, request
+from tests.proxy.dialogue import UpstreamTape, received
+from tests.proxy.test_downstream import Users
 
 
 def test_streams_take_turns_when_the_connection_s_window_opens() -> None:

@@ -5,9 +5,9 @@ from h2 import events
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.http1.framing import CHUNKED
-from pyrbacproxy.http2.upstream_connection import UpstreamConnection
+from pyrbacproxy.http2.upstream import UpstreamConnection
+from pyrbacproxy.proxy.exchange import Limits
 from tests.fakes import TapeTransport
 from tests.http2.upstream_peer import HEAD, LENGTH_2, OK, Peer
 

@@ -12,19 +12,19 @@ import pytest
 import uvloop
 from h2.settings import SettingCodes
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Connector as AnyConnector
-from pyrbacproxy.dataplane.upstream import Connector, UpstreamSettings, dialler
-from pyrbacproxy.dataplane.upstream_connection import UpstreamConnection as Http1Connection
 from pyrbacproxy.demo import pki
-from pyrbacproxy.egress_proxy import ProxyAddress
+from pyrbacproxy.egress import ProxyAddress
 from pyrbacproxy.http1.framing import NO_BODY
+from pyrbacproxy.http2.upstream import UpstreamStream
 from pyrbacproxy.http2.upstream_connector import Http2Connector
-from pyrbacproxy.http2.upstream_stream import UpstreamStream
-from pyrbacproxy.record import Failure
-from tests.dataplane.upstream_user import User
+from pyrbacproxy.model import Failure
+from pyrbacproxy.proxy.connector import Connector, UpstreamSettings, dialler
+from pyrbacproxy.proxy.exchange import Connector as AnyConnector
+from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection as Http1Connection
 from tests.egress_world import world
 from tests.http2.upstream_server import Server, serving
+from tests.proxy.upstream_user import User
 
 SECONDS = 10.0
 UPGRADE = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -387,7 +387,7 @@ def test_the_loop_that_serves_hands_transports_over_as_well(tmp_path: Path, chos
 
 
 def test_http_2_is_imported_only_by_who_speaks_it() -> None:
-    program = "import sys, pyrbacproxy.assembly; print('h2' in sys.modules)"
+    program = "import sys, pyrbacproxy.wiring; print('h2' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -2,7 +2,7 @@ import pytest
 from hpack.exceptions import HPACKDecodingError, OversizedHeaderListError
 from hpack.hpack import Encoder
 
-from pyrbacproxy.http2.upstream_decoder import UpstreamDecoder
+from pyrbacproxy.http2.upstream import UpstreamDecoder
 
 FIELDS = [(b":status", b"200"), (b"x-a", b"b")]
 SMALL = b"\x00\x01a\x00"

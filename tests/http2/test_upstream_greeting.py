@@ -1,7 +1,7 @@
 import asyncio
 import ssl
 
-from pyrbacproxy.http2.upstream_greeting import Greeting, chose_http2
+from pyrbacproxy.http2.upstream_connector import Greeting, chose_http2
 from tests.fakes import TapeTransport
 
 

@@ -1,10 +1,9 @@
 import pytest
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing, Kind
-from pyrbacproxy.http1.head import Headers
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError
 from pyrbacproxy.http1.parser import InterimReceived, ResponseReceived
-from pyrbacproxy.http2 import upstream_heads
+from pyrbacproxy.http2 import upstream_fields as upstream_heads
 
 Fields = list[tuple[bytes, bytes]]
 

@@ -5,11 +5,10 @@ from h2 import events
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import UpstreamSink
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing, Kind
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.http2.upstream_stream import WINDOW_BYTES, UpstreamStream
+from pyrbacproxy.http2.upstream import WINDOW_BYTES, UpstreamStream
+from pyrbacproxy.proxy.exchange import Limits, UpstreamSink
 from tests.http2.upstream_peer import LENGTH_2, OK, Peer
 
 POST = b"POST /p HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -7,12 +7,11 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 
-from pyrbacproxy.dataplane.limits import Limits
 from pyrbacproxy.http1.framing import NO_BODY, Framing
-from pyrbacproxy.http2.upstream_connection import UpstreamConnection
-from pyrbacproxy.http2.upstream_stream import UpstreamStream
-from tests.dataplane.upstream_user import User
+from pyrbacproxy.http2.upstream import UpstreamConnection, UpstreamStream
+from pyrbacproxy.proxy.exchange import Limits
 from tests.fakes import ManualLoop, TapeTransport
+from tests.proxy.upstream_user import User
 
 HEAD = b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nAccept: */*\r\n\r\n"
 OK = [(b":status", b"200"), (b"content-type", b"text/plain")]

@@ -13,8 +13,13 @@ from aiohttp import web
 
 from pyrbacproxy.demo.pki import Authority, Pair
 from pyrbacproxy.kube.kubeconfig import KubeSettings
-from pyrbacproxy.reviews import BearerToken, NonResourceAttributes, SubjectAccessReview, TokenReview
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import (
+    BearerToken,
+    NonResourceAttributes,
+    SubjectAccessReview,
+    TokenReview,
+    UserInfo,
+)
 
 TOKEN = TokenReview(BearerToken("cl1ent.s3cret"))
 ACCESS = SubjectAccessReview(UserInfo("alice"), NonResourceAttributes("get", "/metrics"))

@@ -21,8 +21,7 @@ from pyrbacproxy.demo.tokens import TokenEntry, TokenTable
 from pyrbacproxy.kube.api_client import ApiClient
 from pyrbacproxy.kube.credentials import Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import KubeSettings
-from pyrbacproxy.reviews import ReviewFailed, TokenReviewAnswer
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import ReviewFailed, TokenReviewAnswer, UserInfo
 from tests.egress_world import world
 from tests.kube.parties import TOKEN, ApiStub, Held, api_server, kubeconfig, text_of
 from tests.kube.parties import server_context as plain_context
@@ -64,7 +63,7 @@ Kubeconfig(sys.argv[1]).read()
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is decided by how busy the machine is."""
-    monkeypatch.setattr("pyrbacproxy.kube.link.CONNECT_SECONDS", 60.0)
+    monkeypatch.setattr("pyrbacproxy.kube.api_client.CONNECT_SECONDS", 60.0)
     monkeypatch.setattr("pyrbacproxy.kube.credentials.CHILD_SECONDS", 60.0)
 
 

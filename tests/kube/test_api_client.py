@@ -12,17 +12,17 @@ from aiohttp import web
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube.api_client import ApiClient
-from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.credentials import Credentials, source_of
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
-from pyrbacproxy.reviews import (
+from pyrbacproxy.kube.memory import Cause, FailedAttempt
+from pyrbacproxy.model import (
     BearerToken,
     ReviewFailed,
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 from tests.kube.parties import (
     ACCESS,
     TOKEN,
@@ -41,7 +41,7 @@ GOOD = TokenReviewAnswer(True, UserInfo("alice", "7"))
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is decided by how busy the machine is."""
-    monkeypatch.setattr("pyrbacproxy.kube.link.CONNECT_SECONDS", 60.0)
+    monkeypatch.setattr("pyrbacproxy.kube.api_client.CONNECT_SECONDS", 60.0)
 
 
 class CountedSource:
@@ -326,7 +326,7 @@ async def test_fr47_a_burst_of_a_hundred_waits_for_nobody(tmp_path: Path) -> Non
 async def test_fr47_the_flags_are_obeyed_and_waiting_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyrbacproxy.kube.turns.WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("pyrbacproxy.kube.rate.WAIT_SECONDS", 0.05)
     async with limited(tmp_path, qps=0.001, burst=5) as world:
         reviews = (world.client.review(distinct(number), "10.0.0.1") for number in range(20))
         answers = await asyncio.gather(*reviews)
@@ -343,7 +343,7 @@ async def test_each_api_group_has_its_rate_unless_shared(
     monkeypatch: pytest.MonkeyPatch,
     is_shared: bool,  # noqa: FBT001
 ) -> None:
-    monkeypatch.setattr("pyrbacproxy.kube.turns.WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("pyrbacproxy.kube.rate.WAIT_SECONDS", 0.05)
     async with limited(tmp_path, qps=0.001, burst=1, is_rate_shared=is_shared) as world:
         await world.ask()
         answer = await world.client.review(ACCESS, "10.0.0.1")
@@ -390,10 +390,10 @@ def test_fr48_nothing_heavy_is_imported_before_the_first_review() -> None:
 
 REVIEWING = """
 import asyncio, sys
-import pyrbacproxy.app
+import pyrbacproxy.serve
 from pyrbacproxy.kube.api_client import ApiClient
 from pyrbacproxy.kube.kubeconfig import KubeSettings
-from pyrbacproxy.reviews import BearerToken, TokenReview
+from pyrbacproxy.model import BearerToken, TokenReview
 
 async def main():
     client = ApiClient(KubeSettings(kubeconfig=sys.argv[1]))

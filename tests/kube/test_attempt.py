@@ -1,5 +1,5 @@
-from pyrbacproxy.kube.attempt import Cause, FailedAttempt
-from pyrbacproxy.reviews import ReviewFailed
+from pyrbacproxy.kube.memory import Cause, FailedAttempt
+from pyrbacproxy.model import ReviewFailed
 
 
 def test_to_pure_code_a_failed_attempt_is_a_failed_review() -> None:

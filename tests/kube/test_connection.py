@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.kube.connection import Connection, UnansweredError
-from pyrbacproxy.kube.reply import Reply
+from pyrbacproxy.http1.head import RemoteProtocolError
+from pyrbacproxy.kube.api_client import Connection, Reply, UnansweredError
 from tests.kube.raw_server import OK, raw_server, request_on
 
 REPLY = Reply(201, "", b"{}", keeps_connection=True)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.kube.credential_files import (
+from pyrbacproxy.kube.kubeconfig_file import (
     digest_of,
     file_or_data,
     file_problems,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.egress_proxy import ProxyAddress
-from pyrbacproxy.kube.credential_files import digest_of
+from pyrbacproxy.egress import ProxyAddress
 from pyrbacproxy.kube.credentials import (
     Child,
     CredentialError,
@@ -21,6 +20,7 @@ from pyrbacproxy.kube.credentials import (
     source_of,
 )
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
+from pyrbacproxy.kube.kubeconfig_file import digest_of
 from tests.kube.parties import Held, kubeconfig, service_account
 
 FIRST = ApiServer("https://a", authorization="Bearer 1")

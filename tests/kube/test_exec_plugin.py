@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.kube.exec_plugin import (
-    PluginCredential,
-    PluginError,
-    plugin_problems,
-    run_plugin,
-)
+from pyrbacproxy.kube.exec_plugin import PluginCredential, PluginError, plugin_problems, run_plugin
 from tests.kube.parties import text_of
 
 V1 = "client.authentication.k8s.io/v1"

@@ -1,4 +1,4 @@
-from pyrbacproxy.kube.fair_bucket import FairBucket
+from pyrbacproxy.kube.rate import FairBucket
 
 
 def bucket(per_second: float = 10.0, burst: int = 2) -> FairBucket[str]:

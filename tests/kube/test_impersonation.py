@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from pyrbacproxy.kube.impersonation import impersonation_headers, impersonation_problems
+from pyrbacproxy.kube.kubeconfig_file import impersonation_headers, impersonation_problems
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.kube.kubeconfig import (
-    ApiServer,
-    in_cluster_problems,
-    in_cluster_server,
-    problems,
-)
+from pyrbacproxy.kube.kubeconfig import ApiServer, in_cluster_problems, in_cluster_server, problems
 from tests.kube.parties import kubeconfig, service_account, text_of
 
 Change = Callable[[dict[str, Any]], object]

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pyrbacproxy.kube.kubeconfig_document import DocumentError, named, read_document
+from pyrbacproxy.kube.kubeconfig_file import DocumentError, named, read_document
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from pyrbacproxy.kube.lifetimes import Lifetime, Lifetimes
-from pyrbacproxy.reviews import (
+from pyrbacproxy.kube.memory import Lifetime, Lifetimes
+from pyrbacproxy.model import (
     Answer,
     BearerToken,
     NonResourceAttributes,
@@ -15,8 +15,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 
 NOW = 1_000_000.0
 TIMES = Lifetimes(token_seconds=120.0, authorized_seconds=300.0, unauthorized_seconds=30.0)

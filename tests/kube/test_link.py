@@ -12,14 +12,19 @@ import pytest
 from aiohttp import web
 
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
-from pyrbacproxy.kube import link as module
-from pyrbacproxy.kube import pool
-from pyrbacproxy.kube.attempt import Cause, FailedAttempt
+from pyrbacproxy.egress import EgressProxies, ProxyAddress
+from pyrbacproxy.kube import api_client as module
+from pyrbacproxy.kube import api_client as pool
+from pyrbacproxy.kube.api_client import Link, open_link
 from pyrbacproxy.kube.kubeconfig import ApiServer
-from pyrbacproxy.kube.link import Link, open_link
-from pyrbacproxy.reviews import Answer, ReviewFailed, SubjectAccessReviewAnswer, TokenReviewAnswer
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.kube.memory import Cause, FailedAttempt
+from pyrbacproxy.model import (
+    Answer,
+    ReviewFailed,
+    SubjectAccessReviewAnswer,
+    TokenReviewAnswer,
+    UserInfo,
+)
 from tests.kube.parties import ACCESS, TOKEN, api_server, server_context
 from tests.kube.raw_server import OK, Serve, raw_server, request_on, until
 
@@ -496,7 +501,7 @@ async def test_fr67_bodies_are_logged_at_eight_without_any_token(
             stub.respond = echo
             async with linked(ApiServer(stub.url, authorization="Bearer own-s3cret")) as link:
                 await link.post(TOKEN)
-    ours = [record for record in caplog.records if record.name == "pyrbacproxy.kube.link"]
+    ours = [record for record in caplog.records if record.name == "pyrbacproxy.kube.api_client"]
     assert [record.levelno for record in ours] == [20 - 8, 20 - 8]
     assert ours[0].getMessage().startswith('Request Body: {"kind":"TokenReview"')
     assert ours[1].getMessage().startswith("Response Body: {")
@@ -507,4 +512,6 @@ async def test_without_verbosity_no_body_is_logged(caplog: pytest.LogCaptureFixt
     with caplog.at_level(20 - 7):
         async with api_server() as stub, linked(ApiServer(stub.url)) as link:
             await link.post(TOKEN)
-    assert [record for record in caplog.records if record.name == "pyrbacproxy.kube.link"] == []
+    assert [
+        record for record in caplog.records if record.name == "pyrbacproxy.kube.api_client"
+    ] == []

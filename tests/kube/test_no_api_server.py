@@ -1,8 +1,7 @@
 """Reviews without an API server."""
 
-from pyrbacproxy.kube.no_api_server import NoApiServer
-from pyrbacproxy.kube.reviewer import Client
-from pyrbacproxy.reviews import BearerToken, ReviewFailed, TokenReview
+from pyrbacproxy.kube.reviewer import Client, NoApiServer
+from pyrbacproxy.model import BearerToken, ReviewFailed, TokenReview
 
 
 async def test_d20_without_an_api_server_every_review_fails() -> None:

@@ -4,10 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pyrbacproxy.egress_dial import Route, dial
-from pyrbacproxy.kube import pool as module
-from pyrbacproxy.kube.connection import Connection
-from pyrbacproxy.kube.pool import Pool
+from pyrbacproxy.dialing import Route, dial
+from pyrbacproxy.kube import api_client as module
+from pyrbacproxy.kube.api_client import Connection, Pool
 from tests.kube.raw_server import OK, raw_server, request_on, until
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"

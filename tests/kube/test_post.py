@@ -1,9 +1,9 @@
 import pytest
 
-from pyrbacproxy.egress_proxy import ProxyAddress
-from pyrbacproxy.http1.errors import LocalProtocolError
+from pyrbacproxy.egress import ProxyAddress
+from pyrbacproxy.http1.head import LocalProtocolError
 from pyrbacproxy.http1.parser import END, RequestParser, RequestReceived
-from pyrbacproxy.kube.post import post_of
+from pyrbacproxy.kube.api_client import post_of
 from pyrbacproxy.kube.review_codec import encode
 from tests.kube.parties import ACCESS, TOKEN
 

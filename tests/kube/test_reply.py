@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.kube.reply import Reply, ReplyReader
+from pyrbacproxy.http1.head import RemoteProtocolError
+from pyrbacproxy.kube.api_client import Reply, ReplyReader
 
 CREATED = b"HTTP/1.1 201 Created\r\n"
 KEPT = Reply(201, "", b"{}", keeps_connection=True)

@@ -8,9 +8,8 @@ import pytest
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube import resolve_kubeconfig
-from pyrbacproxy.kube.credential_files import digest_of
 from pyrbacproxy.kube.exec_plugin import PluginCredential
-from pyrbacproxy.kube.kubeconfig_document import DocumentError
+from pyrbacproxy.kube.kubeconfig_file import DocumentError, digest_of
 from pyrbacproxy.kube.tls_context import secret_folder
 from tests.kube.parties import kubeconfig, text_of
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pyrbacproxy.kube import review_codec
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     Answer,
     BearerToken,
     NonResourceAttributes,
@@ -13,8 +13,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 
 ALICE = UserInfo("alice", "7", ("dev", "ops"), (("scopes", ("read", "write")),))
 TOKEN = TokenReview(BearerToken("t0p.s3cret"))

@@ -10,11 +10,10 @@ import pytest
 
 from pyrbacproxy.handler import Runner
 from pyrbacproxy.kube import reviewer as module
-from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.kubeconfig import KubeSettings
+from pyrbacproxy.kube.memory import Cause, FailedAttempt, StaleReviews
 from pyrbacproxy.kube.reviewer import Reviewer
-from pyrbacproxy.kube.stale_reviews import StaleReviews
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     Answer,
     BearerToken,
     NonResourceAttributes,
@@ -26,8 +25,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 
 ALICE = UserInfo("alice")
 GOOD = TokenReviewAnswer(True, ALICE)

@@ -3,10 +3,9 @@ import json
 
 import pytest
 
-from pyrbacproxy.kube import stale_reviews as module
-from pyrbacproxy.kube.attempt import Cause, FailedAttempt
-from pyrbacproxy.kube.stale_reviews import StaleReviews
-from pyrbacproxy.reviews import (
+from pyrbacproxy.kube import memory as module
+from pyrbacproxy.kube.memory import Cause, FailedAttempt, StaleReviews
+from pyrbacproxy.model import (
     Answer,
     BearerToken,
     NonResourceAttributes,
@@ -16,8 +15,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 
 # The wall's clock at the instant 0.
 EPOCH = 1_000_000.0

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from pyrbacproxy.kube.token_expiry import MAX_BYTES, expiry_of
+from pyrbacproxy.kube.memory import MAX_BYTES, expiry_of
 
 
 def jwt(payload: str) -> str:

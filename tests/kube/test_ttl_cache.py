@@ -1,4 +1,4 @@
-from pyrbacproxy.kube.ttl_cache import TtlCache
+from pyrbacproxy.kube.memory import TtlCache
 
 
 def test_a_value_is_there_until_its_instant() -> None:

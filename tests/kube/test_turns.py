@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from pyrbacproxy.kube import turns as module
-from pyrbacproxy.kube.turns import Turns
+from pyrbacproxy.kube import rate as module
+from pyrbacproxy.kube.rate import Turns
 
 
 class Clock:

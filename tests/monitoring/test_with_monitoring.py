@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.config.options import parse
+from pyrbacproxy.config.flag_parsing import parse
 from tests.deploy.rendering import Object, one, rendered, sidecar
 
 FOLDER = "machine-config-daemon/with-monitoring"

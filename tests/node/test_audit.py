@@ -3,9 +3,18 @@
 from dataclasses import fields, replace
 
 from pyrbacproxy.node.audit import audit
-from pyrbacproxy.node.facts import Answer, Leftovers, LegacyPod, Manifest, NotSeen, Role
-from pyrbacproxy.node.findings import Finding, Passed, Unseen
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
+from pyrbacproxy.node.facts import (
+    Answer,
+    Finding,
+    Leftovers,
+    LegacyPod,
+    Manifest,
+    NotSeen,
+    Passed,
+    Role,
+    StaticPodPath,
+    Unseen,
+)
 from tests.node.well import BLIND, WELL
 
 CHECKS = [

@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from pyrbacproxy.demo.pki import Authority
-from pyrbacproxy.node.certificates import certificate_file, fingerprint
+from pyrbacproxy.node.scrape import certificate_file, fingerprint
 from tests.tls.parties import as_pem, issue, with_version
 
 

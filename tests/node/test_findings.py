@@ -1,6 +1,6 @@
 """What programs read of a finding."""
 
-from pyrbacproxy.node.findings import Severity
+from pyrbacproxy.node.facts import Severity
 
 
 def test_severities_have_the_names_that_programs_compare() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.node.host_files import HostFiles
+from pyrbacproxy.node.host import HostFiles
 
 
 @pytest.fixture(name="files")

@@ -1,7 +1,7 @@
 import pytest
 
 from pyrbacproxy.node.documents import Document, Json
-from pyrbacproxy.node.kubelet_fields import FIELDS, Complaints, Kind, is_zero, known
+from pyrbacproxy.node.kubelet_config import FIELDS, Complaints, Kind, is_zero, known
 
 
 def read(document: Document) -> tuple[Document, list[str], list[str]]:

@@ -1,7 +1,7 @@
 import pytest
 
 from pyrbacproxy.node.documents import Document, DocumentError, Json
-from pyrbacproxy.node.kubelet_request import KubeletRequest, TlsProfile, request
+from pyrbacproxy.node.kubelet_config import KubeletRequest, TlsProfile, request
 
 CONFIGURATION: Document = {"maxPods": 1}
 

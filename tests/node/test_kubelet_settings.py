@@ -1,7 +1,7 @@
 import pytest
 
 from pyrbacproxy.node.documents import Document, DocumentError
-from pyrbacproxy.node.kubelet_settings import StaticPodPath, static_pod_path
+from pyrbacproxy.node.facts import StaticPodPath, static_pod_path
 
 
 @pytest.mark.parametrize(

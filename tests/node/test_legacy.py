@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyrbacproxy.node.facts import LegacyPod, NotSeen
-from pyrbacproxy.node.host_files import HostFiles
-from pyrbacproxy.node.legacy import legacy_pod
+from pyrbacproxy.node.host import HostFiles
+from pyrbacproxy.node.survey import legacy_pod
 
 NAMESPACE = "openshift-machine-config-operator"
 NAME = "kube-rbac-proxy-crio-worker-0"
@@ -114,7 +114,7 @@ def test_a_crictl_that_cannot_run_is_not_seen(tmp_path: Path) -> None:
 def test_a_crictl_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyrbacproxy.node.legacy._SECONDS", 0.05)
+    monkeypatch.setattr("pyrbacproxy.node.survey._SECONDS", 0.05)
     found = legacy_pod(HostFiles(tmp_path), crictl(tmp_path, "exec sleep 60"))
     assert isinstance(found, NotSeen)
     assert found.why.startswith("crictl pods did not answer in 0 s; ")

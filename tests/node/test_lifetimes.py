@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pyrbacproxy.node.audit import client_ca_lifetime, serving_pair_lifetime
 from pyrbacproxy.node.facts import Answer, Asked, CertificateFile, NoAnswer, NotSeen
-from pyrbacproxy.node.lifetimes import client_ca, serving_pair
 from tests.node.well import (
     BLIND,
     CLIENT_CA,
@@ -39,7 +39,7 @@ EARLY = replace(LEAF, not_before=NOW + DAY)
     ],
 )
 def test_the_leaf_is_in_time(file: CertificateFile, status: str, text: str) -> None:
-    found = told(list(serving_pair(replace(WELL, serving=file))))
+    found = told(list(serving_pair_lifetime(replace(WELL, serving=file))))
     assert found == [("serving-certificate", status, text), SAME]
 
 
@@ -52,7 +52,7 @@ def test_the_leaf_is_in_time(file: CertificateFile, status: str, text: str) -> N
     ],
 )
 def test_a_pair_that_is_not_whole(file: CertificateFile | NotSeen, status: str, text: str) -> None:
-    found = told(list(serving_pair(replace(WELL, serving=file))))
+    found = told(list(serving_pair_lifetime(replace(WELL, serving=file))))
     assert found == [("serving-certificate", status, text)]
 
 
@@ -70,7 +70,7 @@ def test_a_pair_that_is_not_whole(file: CertificateFile | NotSeen, status: str, 
     ],
 )
 def test_the_listener_shows_the_one_on_disk(answer: Asked, status: str, text: str) -> None:
-    (_, found) = told(list(serving_pair(replace(WELL, anonymous=answer))))
+    (_, found) = told(list(serving_pair_lifetime(replace(WELL, anonymous=answer))))
     assert found == ("served-certificate", status, text)
 
 
@@ -106,5 +106,5 @@ OTHER = replace(PAST, subject="CN=other")
 def test_each_authority_has_one_in_time(
     file: CertificateFile | NotSeen, expected: list[tuple[str, str]]
 ) -> None:
-    found = told(list(client_ca(replace(WELL, client_ca=file))))
+    found = told(list(client_ca_lifetime(replace(WELL, client_ca=file))))
     assert found == [("client-ca", *one) for one in expected]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pyrbacproxy.node.facts import Manifest, NotSeen
-from pyrbacproxy.node.host_files import HostFiles
-from pyrbacproxy.node.manifests import manifests
+from pyrbacproxy.node.host import HostFiles
+from pyrbacproxy.node.survey import manifests
 
 POD = "kind: Pod\nmetadata: {name: etcd, namespace: openshift-etcd}\n"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.node.pods import LoggedPod, is_static, logged_pods, pod_of, running_pods
+from pyrbacproxy.node.host import LoggedPod, is_static, logged_pods, pod_of, running_pods
 
 UID = "0b7b2a4c-1f3e-4d5a-8c9b-0123456789ab"
 STATIC = "0123456789abcdef0123456789abcdef"

@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from pyrbacproxy.demo.pki import Authority, Pair, server_context
-from pyrbacproxy.node.certificates import certificate_file
 from pyrbacproxy.node.facts import Answer, NoAnswer, NotSeen
-from pyrbacproxy.node.scrape import Credential, CredentialError, ask, client_context
+from pyrbacproxy.node.scrape import (
+    Credential,
+    CredentialError,
+    ask,
+    certificate_file,
+    client_context,
+)
 from tests.tls.parties import as_pem, issue, with_version
 
 TOKEN = "t0psecret"

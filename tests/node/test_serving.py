@@ -4,9 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from pyrbacproxy.node.facts import Answer, Asked, ListeningSocket, NoAnswer, NotSeen, Process
-from pyrbacproxy.node.findings import Finding, Unseen
-from pyrbacproxy.node.serving import anonymous, listener, scrape, upstream
+from pyrbacproxy.node.audit import (
+    anonymous_finding,
+    listener_finding,
+    scrape_finding,
+    upstream_finding,
+)
+from pyrbacproxy.node.facts import (
+    Answer,
+    Asked,
+    Finding,
+    ListeningSocket,
+    NoAnswer,
+    NotSeen,
+    Process,
+    Unseen,
+)
 from tests.node.well import BLIND, CRIO, LEGACY, NAMESPACE, SIDECAR, SOCKET, WELL, told
 
 Sockets = tuple[ListeningSocket, ...]
@@ -127,7 +140,7 @@ def listening(*processes: Process, address: str = "0.0.0.0") -> ListeningSocket:
     ],
 )
 def test_the_listener(sockets: Sockets | NotSeen, expected: list[tuple[str, str, str]]) -> None:
-    assert told(list(listener(replace(WELL, listeners=sockets)))) == expected
+    assert told(list(listener_finding(replace(WELL, listeners=sockets)))) == expected
 
 
 # FR84: exactly one holder, the sidecar's container.
@@ -199,7 +212,7 @@ HOLDERS = {
 @pytest.mark.parametrize("name", HOLDERS)
 def test_fr84_only_the_sidecars_container_may_hold_the_port(name: str) -> None:
     holder, status, text = HOLDERS[name]
-    found = list(listener(replace(WELL, listeners=(listening(holder),))))
+    found = list(listener_finding(replace(WELL, listeners=(listening(holder),))))
     (about,) = [one for one in told(found) if one[0] == "listener-pod"]
     assert (about[1], about[2][: len(text)]) == (status, text)
     needed = [one.check for one in found if isinstance(one, Unseen) and one.is_needed]
@@ -208,19 +221,19 @@ def test_fr84_only_the_sidecars_container_may_hold_the_port(name: str) -> None:
 
 def test_fr84_every_holder_of_one_socket_is_told_once() -> None:
     both = listening(UNIT, replace(UNIT, pid=9), SIDECAR, address="::")
-    found = told(list(listener(replace(WELL, listeners=(both, listening(UNIT, SIDECAR))))))
+    found = told(list(listener_finding(replace(WELL, listeners=(both, listening(UNIT, SIDECAR))))))
     assert [status for check, status, _ in found if check == "listener-pod"] == ["error", "ok"]
 
 
 def test_fr84_two_containers_with_one_socket_are_two_holders() -> None:
     other = replace(SIDECAR, container="cd" * 32, container_name="machine-config-daemon")
-    found = told(list(listener(replace(WELL, listeners=(listening(SIDECAR, other),)))))
+    found = told(list(listener_finding(replace(WELL, listeners=(listening(SIDECAR, other),)))))
     assert [status for _, status, _ in found] == ["error", "ok", "error"]
 
 
 def test_fr84_a_socket_of_no_process_is_a_finding_where_all_are_in_sight() -> None:
     socket = ListeningSocket("0.0.0.0", 9637, (), is_all_in_sight=True)
-    found = told(list(listener(replace(WELL, listeners=(socket,)))))
+    found = told(list(listener_finding(replace(WELL, listeners=(socket,)))))
     text = "no process of the node holds the socket on 0.0.0.0, port 9637"
     assert found == [("listener", "error", text)]
 
@@ -236,7 +249,7 @@ def test_fr84_a_socket_of_no_process_is_a_finding_where_all_are_in_sight() -> No
     ],
 )
 def test_without_a_credential(answer: Asked, status: str, text: str) -> None:
-    found = told(list(anonymous(replace(WELL, anonymous=answer))))
+    found = told(list(anonymous_finding(replace(WELL, anonymous=answer))))
     assert found == [("anonymous", status, text)]
 
 
@@ -251,12 +264,12 @@ def test_without_a_credential(answer: Asked, status: str, text: str) -> None:
     ],
 )
 def test_a_scrape(answer: Asked, status: str, text: str) -> None:
-    assert told(list(scrape(replace(WELL, scrape=answer)))) == [("scrape", status, text)]
+    assert told(list(scrape_finding(replace(WELL, scrape=answer)))) == [("scrape", status, text)]
 
 
 @pytest.mark.parametrize("status", [401, 403, 418, 502, 504])
 def test_each_refused_scrape_has_its_reason(status: int) -> None:
-    (found,) = scrape(replace(WELL, scrape=Answer(status, "")))
+    (found,) = scrape_finding(replace(WELL, scrape=Answer(status, "")))
     assert isinstance(found, Finding)
     known = {401: "authority", 403: "no static rule", 418: "not how", 502: "not answer"}
     assert known.get(status, "in time") in found.why
@@ -277,5 +290,5 @@ def test_each_refused_scrape_has_its_reason(status: int) -> None:
     ],
 )
 def test_the_upstream(sockets: Sockets | NotSeen, status: str, text: str) -> None:
-    found = told(list(upstream(replace(WELL, upstream=sockets))))
+    found = told(list(upstream_finding(replace(WELL, upstream=sockets))))
     assert found == [("upstream", status, text)]

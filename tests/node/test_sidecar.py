@@ -1,8 +1,8 @@
 import pytest
 
+from pyrbacproxy.node.audit import NoSidecarError, Sidecar, sidecars, what_follows
 from pyrbacproxy.node.documents import Document, Json
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
-from pyrbacproxy.node.sidecar import NoSidecarError, Sidecar, sidecars, what_follows
+from pyrbacproxy.node.facts import StaticPodPath
 
 SIDECAR: Document = {"name": "kube-rbac-proxy-crio", "args": ["--a", "--b=c"]}
 OTHER: Document = {"name": "kube-rbac-proxy"}

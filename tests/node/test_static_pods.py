@@ -4,16 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from pyrbacproxy.node.facts import Leftovers, LegacyPod, Manifest, NotSeen, Role
-from pyrbacproxy.node.findings import Unseen
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
-from pyrbacproxy.node.static_pods import (
+from pyrbacproxy.node.audit import (
     is_legacy_pod,
     kubelet_setting,
     leftovers,
     legacy_pod,
     manifest_folder,
     role_of,
+)
+from pyrbacproxy.node.facts import (
+    Leftovers,
+    LegacyPod,
+    Manifest,
+    NotSeen,
+    Role,
+    StaticPodPath,
+    Unseen,
 )
 from tests.node.well import BLIND, LEGACY, NAMESPACE, WELL, told
 

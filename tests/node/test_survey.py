@@ -18,8 +18,8 @@ from pyrbacproxy.node.facts import (
     NodeFacts,
     NotSeen,
     Role,
+    StaticPodPath,
 )
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
 from pyrbacproxy.node.scrape import Credential, CredentialError
 from pyrbacproxy.node.survey import Scope, survey
 

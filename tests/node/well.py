@@ -4,15 +4,17 @@ from pyrbacproxy.node.facts import (
     Answer,
     Certificate,
     CertificateFile,
+    Finding,
     Leftovers,
     LegacyPod,
     ListeningSocket,
     NodeFacts,
     NotSeen,
+    Outcome,
+    Passed,
     Process,
+    StaticPodPath,
 )
-from pyrbacproxy.node.findings import Finding, Outcome, Passed
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
 
 NOW = 1_800_000_000.0
 DAY = 86400.0

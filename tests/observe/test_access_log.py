@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrbacproxy.model import Decided, ExchangeRecord, Failure, Outcome
 from pyrbacproxy.observe.access_log import MOST_BYTES, line
-from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Outcome
 
 NOON = 1767268800.0
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"

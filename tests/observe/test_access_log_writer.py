@@ -10,9 +10,8 @@ from typing import cast
 
 import pytest
 
-from pyrbacproxy.observe.access_log_writer import AccessLog
-from pyrbacproxy.observe.line_outlet import MOST_BYTES, LineOutlet
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.model import ExchangeRecord
+from pyrbacproxy.observe.access_log import MOST_WAITING_BYTES, AccessLog, LineOutlet
 
 
 class Call:
@@ -108,7 +107,7 @@ def test_no_group_is_longer_than_a_pipe_takes_at_once(
     names = [f"/{number}/" + "x" * 1500 for number in range(10)]
     observe(log, *names)
     turns.turn()
-    assert max(map(len, outlet.groups)) <= MOST_BYTES
+    assert max(map(len, outlet.groups)) <= MOST_WAITING_BYTES
     assert paths(b"".join(outlet.groups)) == names
     assert len(outlet.groups) == 5
 

@@ -3,9 +3,8 @@ import logging
 import pytest
 
 from pyrbacproxy.authz.attributes import verb_of
-from pyrbacproxy.observe.decision_log import AnswerWatch, DecisionLog, RefusalRation
-from pyrbacproxy.observe.flood import RATION
-from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Note, Outcome
+from pyrbacproxy.model import Decided, ExchangeRecord, Failure, Note, Outcome
+from pyrbacproxy.observe.logs import RATION, AnswerWatch, DecisionLog, RefusalRation
 from tests.fakes import ManualLoop
 
 

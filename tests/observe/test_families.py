@@ -7,10 +7,9 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from pyrbacproxy.observe.families import Families
-from pyrbacproxy.observe.gauges import Connections, Files, Gauges, Task
+from pyrbacproxy.model import Decided, ExchangeRecord, Outcome, PageShown
+from pyrbacproxy.observe.exposition import Connections, Families, Files, Gauges, Task
 from pyrbacproxy.observe.metrics import Metrics
-from pyrbacproxy.record import Decided, ExchangeRecord, Outcome, PageShown
 
 GAUGES = Gauges(
     connections={"secure": Connections(2, 5)},

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from pyrbacproxy.observe.flood import LINES_A_SECOND, RATION, FloodHandler
+from pyrbacproxy.observe.logs import LINES_A_SECOND, RATION, FloodHandler
 
 
 class Log:

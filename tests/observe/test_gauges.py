@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrbacproxy.observe.gauges import Connections, Files
+from pyrbacproxy.observe.exposition import Connections, Files
 
 
 def test_what_was_looked_up_does_not_change() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.observe.line_outlet import MOST_BYTES, LineOutlet, open_outlet
+from pyrbacproxy.observe.access_log import MOST_WAITING_BYTES, LineOutlet, open_outlet
 
 
 class Clock:
@@ -190,12 +190,12 @@ def test_a_device_that_is_full_says_so() -> None:
 
 def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe: tuple[int, LineOutlet]) -> None:
     reader, outlet = pipe
-    lines = b"x" * (MOST_BYTES - 1) + b"\n"
+    lines = b"x" * (MOST_WAITING_BYTES - 1) + b"\n"
     written = 0
     while outlet.write(lines):
         written += len(lines)
     assert written > 0
-    assert os.read(reader, MOST_BYTES) == lines
+    assert os.read(reader, MOST_WAITING_BYTES) == lines
     assert outlet.write(lines)
     os.close(reader)
 

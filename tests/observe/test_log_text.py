@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrbacproxy.observe.log_text import json_on_one_line, masked, on_one_line
+from pyrbacproxy.observe.logs import json_on_one_line, masked, on_one_line
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from pyrbacproxy.observe import logs
-from pyrbacproxy.observe.log_text import MASK
+from pyrbacproxy.observe.logs import MASK
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 PATIENCE_SECONDS = 60

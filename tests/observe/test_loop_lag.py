@@ -2,9 +2,9 @@
 
 import asyncio
 
-from pyrbacproxy.observe.loop_lag import LoopLag
+from pyrbacproxy.model import ExchangeRecord
 from pyrbacproxy.observe.metrics import LAG_BOUNDS, Histogram
-from pyrbacproxy.record import ExchangeRecord
+from pyrbacproxy.observe.process import LoopLag
 
 
 def ended(instant: float) -> ExchangeRecord:

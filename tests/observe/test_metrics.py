@@ -2,8 +2,8 @@
 
 import pytest
 
+from pyrbacproxy.model import Decided, ExchangeRecord, Failure, Outcome, PageShown
 from pyrbacproxy.observe.metrics import LATENCY_BOUNDS, Histogram, Metrics
-from pyrbacproxy.record import Decided, ExchangeRecord, Failure, Outcome, PageShown
 
 TOKEN = Decided(Outcome.ALLOWED, "alice", "token", "review")
 BOTH = ("TokenReview", "SubjectAccessReview")

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyrbacproxy.observe.patient_stream import (
-    PATIENCE_SECONDS,
-    REST_SECONDS,
-    PatientStream,
-    unwaiting,
-)
+from pyrbacproxy.observe.logs import PATIENCE_SECONDS, REST_SECONDS, PatientStream, unwaiting
 
 
 class Pipe:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.observe.process_start import process_started_at
+from pyrbacproxy.observe.process import process_started_at
 
 
 def test_it_was_before_now_and_does_not_move() -> None:

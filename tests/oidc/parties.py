@@ -16,9 +16,9 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from pyrbacproxy.oidc import key_set
-from pyrbacproxy.oidc.key_set import KeySet
+from pyrbacproxy.oidc import tokens as key_set
 from pyrbacproxy.oidc.settings import ALGORITHMS, OidcSettings
+from pyrbacproxy.oidc.tokens import KeySet
 
 CLIENT_ID = "proxy"
 NOW = 1_000_000.0
@@ -58,7 +58,7 @@ def key_text(*keys: object) -> bytes:
 
 
 def keys(*names: str) -> KeySet:
-    return key_set.parse(key_text(*(jwk(name) for name in names)))
+    return key_set.parse_key_set(key_text(*(jwk(name) for name in names)))
 
 
 def claims(**changes: object) -> Document:

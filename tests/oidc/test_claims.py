@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyrbacproxy.oidc.claims import Refused, json_object, refusal, user
+from pyrbacproxy.model import UserInfo
 from pyrbacproxy.oidc.settings import OidcSettings
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.oidc.tokens import Refused, claims_refusal, json_object, user_of_claims
 from tests.oidc.parties import NOW, SETTINGS, claims
 
 BY_EMAIL = replace(SETTINGS, username_claim="email")
@@ -67,30 +67,30 @@ ADDRESSEES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", TIMES)
 def test_a_token_has_its_time(case: str) -> None:
     changes, said = TIMES[case]
-    assert refusal(claims(**changes), SETTINGS, NOW) == said
+    assert claims_refusal(claims(**changes), SETTINGS, NOW) == said
 
 
 @pytest.mark.parametrize("case", KINDS)
 def test_standard_claims_are_of_their_kinds(case: str) -> None:
     changes, said = KINDS[case]
-    assert refusal(claims(**changes), SETTINGS, NOW) == said
+    assert claims_refusal(claims(**changes), SETTINGS, NOW) == said
 
 
 def test_null_is_no_time_of_issue_and_no_text_left_out() -> None:
-    assert refusal({**claims(), "iat": None}, SETTINGS, NOW) == WRONG_KIND
-    assert refusal({**claims(), "nonce": None}, SETTINGS, NOW) == ""
+    assert claims_refusal({**claims(), "iat": None}, SETTINGS, NOW) == WRONG_KIND
+    assert claims_refusal({**claims(), "nonce": None}, SETTINGS, NOW) == ""
 
 
 @pytest.mark.parametrize("case", ADDRESSEES)
 def test_a_token_is_from_one_issuer_for_one_client(case: str) -> None:
     changes, said = ADDRESSEES[case]
-    assert refusal(claims(**changes), SETTINGS, NOW) == said
+    assert claims_refusal(claims(**changes), SETTINGS, NOW) == said
 
 
 @pytest.mark.parametrize("issuer", ["https://accounts.google.com", "accounts.google.com"])
 def test_google_leaves_the_scheme_out_at_times(issuer: str) -> None:
-    assert refusal(claims(iss=issuer), GOOGLE, NOW) == ""
-    assert refusal(claims(iss=SETTINGS.issuer), GOOGLE, NOW) == "not from this issuer"
+    assert claims_refusal(claims(iss=issuer), GOOGLE, NOW) == ""
+    assert claims_refusal(claims(iss=SETTINGS.issuer), GOOGLE, NOW) == "not from this issuer"
 
 
 NO_NAME = "the username claim is no text"
@@ -114,12 +114,12 @@ NAMES: dict[str, tuple[OidcSettings, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", NAMES)
 def test_the_name_is_one_claim(case: str) -> None:
     settings, changes, expected = NAMES[case]
-    found = user(claims(**changes), settings)
+    found = user_of_claims(claims(**changes), settings)
     assert (found.reason if isinstance(found, Refused) else found.name) == expected
 
 
 def test_a_null_on_the_email_is_no_yes() -> None:
-    found = user({**claims(email="a@b.test"), "email_verified": None}, BY_EMAIL)
+    found = user_of_claims({**claims(email="a@b.test"), "email_verified": None}, BY_EMAIL)
     assert found == Refused(NOT_VERIFIED)
 
 
@@ -146,18 +146,18 @@ GROUPS: dict[str, tuple[dict[str, Any], tuple[str, ...] | str]] = {
 @pytest.mark.parametrize("case", GROUPS)
 def test_the_groups_are_one_claim(case: str) -> None:
     changes, expected = GROUPS[case]
-    found = user(claims(**changes), SETTINGS)
+    found = user_of_claims(claims(**changes), SETTINGS)
     assert (found.reason if isinstance(found, Refused) else found.groups) == expected
 
 
 def test_without_a_claim_for_groups_nobody_has_any() -> None:
-    found = user(claims(groups=7), replace(SETTINGS, groups_claim=""))
+    found = user_of_claims(claims(groups=7), replace(SETTINGS, groups_claim=""))
     assert found == UserInfo("alice")
 
 
 def test_prefixes_are_put_in_front_verbatim() -> None:
     settings = replace(SETTINGS, username_prefix="oidc:", groups_prefix="-")
-    found = user(claims(groups=["system:masters", ""]), settings)
+    found = user_of_claims(claims(groups=["system:masters", ""]), settings)
     assert found == UserInfo("oidc:alice", groups=("-system:masters", "-"))
 
 
@@ -171,7 +171,7 @@ def test_prefixes_are_put_in_front_verbatim() -> None:
     ],
 )
 def test_the_token_has_a_name_of_its_own(jti: object, extra: object) -> None:
-    found = user(claims(jti=jti), SETTINGS)
+    found = user_of_claims(claims(jti=jti), SETTINGS)
     assert isinstance(found, UserInfo)
     assert found.extra == extra
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.oidc.discovery import (
+from pyrbacproxy.oidc.issuer import (
     LEAST_SECONDS,
     MOST_SECONDS,
     USUAL_SECONDS,

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress
+from pyrbacproxy.egress import EgressProxies, ProxyAddress
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.oidc import fetch as module
-from pyrbacproxy.oidc.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, Fetched, FetchError, fetch
+from pyrbacproxy.oidc import issuer as module
+from pyrbacproxy.oidc.issuer import MAX_BODY_BYTES, MAX_REDIRECTS, Fetched, FetchError, fetch
 from tests.egress_world import world
 from tests.oidc.parties import PATIENCE_SECONDS, Provider
 from tests.test_lookup import Resolver

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from pyrbacproxy.oidc import discovery
+from pyrbacproxy.oidc import issuer as discovery
 from pyrbacproxy.oidc import issuer as module
 from pyrbacproxy.oidc.issuer import MAX_WAITING, Issuer
 from tests.oidc.parties import PATIENCE_SECONDS, SETTINGS, Provider

@@ -8,7 +8,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from jwt.algorithms import ECAlgorithm
 from jwt.api_jws import PyJWS
 
-from pyrbacproxy.oidc.key_set import MAX_KEYS, PublicKey, parse
+from pyrbacproxy.oidc.tokens import MAX_KEYS, PublicKey, parse_key_set
 from tests.oidc.parties import claims, jwk, key_text, keys, private_key, signed
 
 GOOD = signed(claims())
@@ -54,25 +54,25 @@ def test_a_token_that_names_no_key_may_be_of_any_that_fits() -> None:
 
 
 def test_two_keys_may_share_a_name() -> None:
-    found = parse(key_text(jwk("rsa-1", kid="k"), jwk("P-256", kid="k")))
+    found = parse_key_set(key_text(jwk("rsa-1", kid="k"), jwk("P-256", kid="k")))
     assert len(found.candidates("k", "ES256")) == 1
     assert len(found.keys) == 2
 
 
 def test_what_its_issuer_says_of_a_key_holds() -> None:
-    found = parse(key_text(jwk("rsa-1", alg="PS256")))
+    found = parse_key_set(key_text(jwk("rsa-1", alg="PS256")))
     assert found.candidates("rsa-1", "PS256")
     assert not found.candidates("rsa-1", "RS256")
 
 
 def test_nulls_are_as_good_as_nothing() -> None:
     nulls: dict[str, Any] = {"alg": None, "key_ops": None, "use": None}
-    (key,) = parse(key_text({**jwk("rsa-1"), **nulls})).keys
+    (key,) = parse_key_set(key_text({**jwk("rsa-1"), **nulls})).keys
     assert key.name == "rsa-1"
 
 
 def test_a_private_key_counts_as_its_public_half() -> None:
-    (key,) = parse(key_text({**jwk("rsa-1"), "d": "AQAB"})).keys
+    (key,) = parse_key_set(key_text({**jwk("rsa-1"), "d": "AQAB"})).keys
     assert key.key == private_key("rsa-1").public_key()
 
 
@@ -110,7 +110,7 @@ def test_keys_show_nothing_of_themselves() -> None:
     ids=str,
 )
 def test_a_key_that_is_of_no_use_spoils_none(odd: object) -> None:
-    found = parse(key_text(odd, jwk("P-521")))
+    found = parse_key_set(key_text(odd, jwk("P-521")))
     assert [key.name for key in found.keys] == ["P-521"]
 
 
@@ -119,7 +119,9 @@ def test_a_curve_that_this_openssl_lacks_spoils_none(monkeypatch: pytest.MonkeyP
         raise UnsupportedAlgorithm("not in FIPS mode")
 
     monkeypatch.setattr(ECAlgorithm, "from_jwk", refuse)
-    assert [key.name for key in parse(key_text(jwk("P-256"), jwk("rsa-1"))).keys] == ["rsa-1"]
+    assert [key.name for key in parse_key_set(key_text(jwk("P-256"), jwk("rsa-1"))).keys] == [
+        "rsa-1"
+    ]
 
 
 def test_no_token_is_taken_apart_again_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +134,10 @@ def test_no_token_is_taken_apart_again_for_each_key(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": {}}', b"<html>"])
 def test_what_is_no_key_set_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="the key set is none"):
-        parse(text)
+        parse_key_set(text)
 
 
 def test_a_set_is_bounded() -> None:
-    assert parse(key_text(*[{}] * MAX_KEYS)).keys == ()
+    assert parse_key_set(key_text(*[{}] * MAX_KEYS)).keys == ()
     with pytest.raises(ValueError, match="more than 100 keys"):
-        parse(key_text(*[{}] * (MAX_KEYS + 1)))
+        parse_key_set(key_text(*[{}] * (MAX_KEYS + 1)))

@@ -1,4 +1,4 @@
-from pyrbacproxy.egress_proxy import EgressProxies
+from pyrbacproxy.egress import EgressProxies
 from pyrbacproxy.oidc.settings import ALGORITHMS, OidcSettings
 
 

@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from pyrbacproxy.oidc.claims import Refused
-from pyrbacproxy.oidc.token import MAX_TOKEN_BYTES, judge
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import UserInfo
+from pyrbacproxy.oidc.tokens import MAX_TOKEN_BYTES, Refused, judge
 from tests.oidc.parties import NOW, SETTINGS, claims, keys, private_key, signed
 
 KEYS = keys("rsa-1", "P-256")

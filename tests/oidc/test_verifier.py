@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pyrbacproxy.oidc import verifier
-from pyrbacproxy.oidc.key_set import KeySet
-from pyrbacproxy.oidc.verifier import NEVER_AGAIN, Verifier
-from pyrbacproxy.reviews import Answer, BearerToken, TokenReview, TokenReviewAnswer
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import Answer, BearerToken, TokenReview, TokenReviewAnswer, UserInfo
+from pyrbacproxy.oidc import tokens as verifier
+from pyrbacproxy.oidc.tokens import NEVER_AGAIN, KeySet, Verifier
 from tests.oidc.parties import NOW, SETTINGS, claims, keys, signed
 
 ALICE = TokenReviewAnswer(authenticated=True, user=UserInfo("alice"))

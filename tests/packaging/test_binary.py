@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.config.flag_text import help_text
+from pyrbacproxy.config.flag_parsing import help_text
 from pyrbacproxy.demo.api_server import ApiServer
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import server_context

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.startup.inotify import FolderEvents
+from pyrbacproxy.startup.watch import FolderEvents
 
 SECONDS = 10.0
 

@@ -16,8 +16,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL, _util
 
 from pyrbacproxy.tls.certificate import from_der
-from pyrbacproxy.tls.contexts import PrivateKey, ServingPair
 from pyrbacproxy.tls.engine import ServerEngine
+from pyrbacproxy.tls.server_context import PrivateKey, ServingPair
 
 NOON = dt.datetime(2030, 6, 1, 12, tzinfo=dt.UTC)
 CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, padding,
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from pyrbacproxy.peer import ClientCertificate, Peer
+from pyrbacproxy.model import ClientCertificate, Peer
 from pyrbacproxy.tls.client_chain import ClientCaPool, ClientChains
 from tests.tls import asn1
 from tests.tls import old_certificates as old

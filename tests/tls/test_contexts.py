@@ -13,7 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL
 
-from pyrbacproxy.tls.contexts import (
+from pyrbacproxy.tls.engine import ServerEngine, TlsError
+from pyrbacproxy.tls.files import TlsFileError
+from pyrbacproxy.tls.names import GROUPS, cipher_list
+from pyrbacproxy.tls.server_context import (
     ServingPair,
     TlsSettings,
     offered_groups,
@@ -23,9 +26,6 @@ from pyrbacproxy.tls.contexts import (
     self_signed_pair,
     server_context,
 )
-from pyrbacproxy.tls.engine import ServerEngine, TlsError
-from pyrbacproxy.tls.names import GROUPS, cipher_list
-from pyrbacproxy.tls.watched_files import TlsFileError
 from tests.tls.parties import (
     SERVER,
     Client,
@@ -416,7 +416,7 @@ def test_what_openssl_lacks_is_left_out(
     offered: tuple[str, ...],
     said: str,
 ) -> None:
-    monkeypatch.setattr("pyrbacproxy.tls.contexts._util.lib", OldLibrary(known))
+    monkeypatch.setattr("pyrbacproxy.tls.server_context._util.lib", OldLibrary(known))
     with caplog.at_level(1):
         assert offered_groups.__wrapped__() == offered
     assert said in caplog.text
@@ -424,5 +424,5 @@ def test_what_openssl_lacks_is_left_out(
 
 
 def test_bindings_without_groups_leave_openssls_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyrbacproxy.tls.contexts._util.lib", object())
+    monkeypatch.setattr("pyrbacproxy.tls.server_context._util.lib", object())
     assert offered_groups.__wrapped__() == ()

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from OpenSSL import SSL
 
-from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import PlainHttpError, ServerEngine, TlsError
+from pyrbacproxy.tls.server_context import TlsSettings, server_context
 from tests.tls.parties import Client, authority, issue
 
 VERSIONS = [

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyrbacproxy.peer import ClientCertificate
+from pyrbacproxy.model import ClientCertificate
 from pyrbacproxy.tls.certificate import Certificate, from_der, name_text
 from pyrbacproxy.tls.client_chain import ClientCaPool, ClientChains, _Verification
-from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, server_context
+from pyrbacproxy.tls.files import TlsFileError
 from pyrbacproxy.tls.pem import certificates
-from pyrbacproxy.tls.watched_files import TlsFileError
+from pyrbacproxy.tls.server_context import TlsSettings, parse_pair, server_context
 from tests.tls import asn1
 from tests.tls.asn1 import OCTETS, OID, SEQUENCE, TRUE, extension, tlv
 from tests.tls.parties import CLIENT, NOON, Issued, as_pem, authority, issue, rsa_key

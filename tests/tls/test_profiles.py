@@ -1,7 +1,6 @@
 import pytest
 
-from pyrbacproxy.tls.names import cipher_list, minimum_version
-from pyrbacproxy.tls.profiles import Profile, Rendered, rendered
+from pyrbacproxy.tls.names import Profile, Rendered, cipher_list, minimum_version, rendered
 from tests.tls.test_names import INTERMEDIATE, OLD, TLS13
 
 OLD_DROPPED = ("ECDHE-ECDSA-AES256-SHA384", "ECDHE-RSA-AES256-SHA384", "AES256-SHA256")

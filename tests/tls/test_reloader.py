@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import SSL
 
 from pyrbacproxy.tls.client_chain import ClientCaPool
-from pyrbacproxy.tls.contexts import TlsSettings
 from pyrbacproxy.tls.engine import ServerEngine
+from pyrbacproxy.tls.files import TlsFileError, WatchedFiles
 from pyrbacproxy.tls.reloader import CLIENT_CA, SERVING_PAIR, TlsReloader
-from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles
+from pyrbacproxy.tls.server_context import TlsSettings
 from tests.tls.parties import NOON, Client, Issued, authority, issue
 
 ONE = issue("CN=one")

@@ -8,10 +8,10 @@ import pytest
 from cryptography import x509
 from OpenSSL import SSL
 
-from pyrbacproxy.tls.contexts import TlsSettings, server_context
 from pyrbacproxy.tls.engine import ServerEngine, TlsError
+from pyrbacproxy.tls.files import TlsFileError
+from pyrbacproxy.tls.server_context import TlsSettings, server_context
 from pyrbacproxy.tls.upstream_context import UpstreamContext, upstream_context
-from pyrbacproxy.tls.watched_files import TlsFileError
 from tests.tls.parties import CLIENT, Issued, authority, issue
 
 # The stdlib reads the real clock: these are valid for years around it.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles, read_file
+from pyrbacproxy.tls.files import TlsFileError, WatchedFiles, read_file
 
 
 class Watched:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pyrbacproxy.demo.documents import document
 from pyrbacproxy.demo.manifests import read_policy
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 from tests.conformance import pki
 from tests.conformance.wire import free_port
 from tests.field_reports.harness import Answer, Lab, Proxy, accepts, bearer, get

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from pyrbacproxy.config.flag_table import FLAGS
-from pyrbacproxy.config.version import VERSION
-from tests.admin.test_statusz import TEXT
+from pyrbacproxy.config.flag_parsing import VERSION
+from pyrbacproxy.config.flags import FLAGS
 from tests.field_reports.harness import get
 from tests.field_reports.servers import DENIED, failed
+from tests.pages.test_statusz import TEXT
 from tests.zpages.pages import PageLab
 
 STATUSZ = "Accept: application/json;v=v1beta1;g=config.k8s.io;as=Statusz"

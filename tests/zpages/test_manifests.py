@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from pyrbacproxy.demo.manifests import read_policy
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 from tests.deploy.rendering import Object
 from tests.zpages.pages import DEPLOY, RBAC, USERS, shipped
 

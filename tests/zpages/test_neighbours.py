@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyrbacproxy.config.version import VERSION
+from pyrbacproxy.config.flag_parsing import VERSION
 from tests.conformance.wire import free_port
 from tests.field_reports.harness import get
 from tests.field_reports.servers import Arrived

@@ -13,7 +13,7 @@ from enum import Enum
 
 from pyrbacproxy.http1.forwarding import canonical
 from pyrbacproxy.http1.head import Headers, folded
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import UserInfo
 
 _USUAL_NAMES = (b"x-remote-user", b"x-remote-uid", b"x-remote-group", b"x-remote-groups")
 _EXTRA_PREFIX = b"x-remote-extra-"

@@ -9,11 +9,10 @@ as it was checked, so a query or a header that could be read in two ways yields 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyrbacproxy.authz.template import RenderError, Template
+from pyrbacproxy.authz.templates import RenderError, Template
 from pyrbacproxy.http1.head import Headers, RequestHead, folded
 from pyrbacproxy.http1.target import Target, has_encoded_separator, parse_query
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
 
 # Methods are case-sensitive; whatever is not here (HEAD, OPTIONS, TRACE ...) is "*", which only
 # rules for "*" grant.

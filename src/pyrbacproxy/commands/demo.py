@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pyrbacproxy.commands.arguments import Arguments
+from pyrbacproxy.commands.terminal import Arguments
 from pyrbacproxy.demo.api_server import ApiServer, ReviewRecord
 from pyrbacproxy.demo.manifests import read_policy
 from pyrbacproxy.demo.pki import client_context, server_context

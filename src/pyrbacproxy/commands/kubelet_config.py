@@ -1,25 +1,159 @@
-"""`pyrbacproxy kubelet-config`: the kubelet configuration that the nodes of a pool would get.
-
-Template defaults and a user's KubeletConfig are merged as the machine-config operator merges them.
-Shown are the result, what of the user's values the merge would drop, and what a changed
-staticPodPath means for the proxy on the nodes. Nothing is asked of a cluster.
-"""
+"""`pyrbacproxy kubelet-config`: the kubelet configuration that the nodes of a pool would get."""
 
 import argparse
+import json
 import sys
+import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pyrbacproxy.commands.arguments import FAILED, Arguments
-from pyrbacproxy.commands.kubelet_report import Answer, Inputs, as_json, as_text
-from pyrbacproxy.commands.terminal import printable
-from pyrbacproxy.node.documents import Document, DocumentError, read_all, read_one, shown
-from pyrbacproxy.node.kubelet_config import CONTROL_PLANE_POOLS, Pool, merge
-from pyrbacproxy.node.kubelet_request import KIND, KubeletRequest, TlsProfile, request
-from pyrbacproxy.node.kubelet_settings import static_pod_path
-from pyrbacproxy.node.sidecar import DAEMONSET, NAMESPACE, NoSidecarError, sidecars
-from pyrbacproxy.tls.profiles import Profile, rendered
+import yaml
+
+from pyrbacproxy.commands.terminal import FAILED, Arguments, printable
+from pyrbacproxy.node.audit import (
+    CONTAINER,
+    DAEMONSET,
+    NAMESPACE,
+    NoSidecarError,
+    sidecars,
+    what_follows,
+)
+from pyrbacproxy.node.documents import Document, DocumentError, Json, read_all, read_one, shown
+from pyrbacproxy.node.facts import StaticPodPath, static_pod_path
+from pyrbacproxy.node.kubelet_config import (
+    CONTROL_PLANE_POOLS,
+    KIND,
+    KubeletRequest,
+    Lost,
+    Merged,
+    Pool,
+    TlsProfile,
+    merge,
+    request,
+)
+from pyrbacproxy.tls.names import Profile, rendered
+
+# --- kubelet report -------------------------------------------------------------------
+# What `kubelet-config` shows: an `Answer` → text for people, JSON for programs.
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What the files say; `manifests` is None when there is none to look into."""
+
+    defaults: Document
+    wanted: KubeletRequest
+    manifests: list[Document] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All that is to be shown; `sidecars` names their owners, None when nobody looked."""
+
+    pool: Pool
+    inputs: Inputs
+    merged: Merged
+    before: StaticPodPath
+    after: StaticPodPath
+    sidecars: list[str] | None
+    missing: str
+
+    @property
+    def is_as_asked(self) -> bool:
+        """Whether the nodes get what was asked for, and the sidecar is where it was looked for."""
+        is_kept = any(lost.stays is not None for lost in self.merged.lost)
+        return not (self.merged.problems or self.merged.unknown or is_kept or self.missing)
+
+
+def as_json(answer: Answer) -> str:
+    """One JSON object; `kubeletConfiguration` is null where the operator renders nothing."""
+    merged = answer.merged
+    lost = [{"key": one.key, "asked": one.asked, "stays": one.stays} for one in merged.lost]
+    told = {
+        "pool": answer.pool.name,
+        "isControlPlane": answer.pool.is_control_plane,
+        "isAsAsked": answer.is_as_asked,
+        "problems": merged.problems,
+        "kubeletConfiguration": None if merged.problems else merged.document,
+        "staticPodPath": {"default": answer.before.written, "result": answer.after.written},
+        "dropped": lost,
+        "unknown": merged.unknown,
+        "notes": merged.notes,
+        "sidecars": answer.sidecars,
+        "follows": [] if merged.problems else what_follows(answer.before, answer.after),
+    }
+    return json.dumps(told, indent=2) + "\n"
+
+
+def as_text(answer: Answer) -> str:
+    """A table of the user's fields, the whole configuration, and what is to be said about it."""
+    merged = answer.merged
+    if merged.problems:
+        return f"Pool {answer.pool.name}: the operator refuses this and renders nothing.\n"
+    dropped = [_dropped_line(lost) for lost in merged.lost]
+    follows = what_follows(answer.before, answer.after)
+    document = yaml.safe_dump(merged.document, sort_keys=False)
+    parts = [
+        f"Pool {answer.pool.name}",
+        _table(answer),
+        f"The kubelet's configuration:\n\n{textwrap.indent(document, '    ').rstrip()}",
+        _section("Dropped by the operator's merge", dropped),
+        _section("Ignored", merged.unknown),
+        _section("Notes", merged.notes),
+        _section("What follows for the proxy", [*follows, _sidecar_line(answer.sidecars)]),
+    ]
+    # Keys and values come from files; what YAML needs escaped is escaped by now.
+    return "".join(f"{printable(line)}\n" for line in "\n\n".join(filter(None, parts)).split("\n"))
+
+
+def _table(answer: Answer) -> str:
+    """One row for each field that the user names."""
+    rows = [("FIELD", "DEFAULT", "ASKED FOR", "RESULT")]
+    rows += [
+        (
+            key,
+            _cell(answer.inputs.defaults.get(key)),
+            shown(value),
+            _cell(answer.merged.document.get(key)),
+        )
+        for key, value in answer.inputs.wanted.configuration.items()
+        if key not in ("kind", "apiVersion")
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _cell(value: Json) -> str:
+    return "absent" if value is None else shown(value)
+
+
+def _section(title: str, lines: list[str]) -> str:
+    return "\n".join([f"{title}:", "", *(f"  - {line}" for line in lines)]) if lines else ""
+
+
+def _dropped_line(lost: Lost) -> str:
+    if lost.stays is None:
+        return f"{lost.key}: {shown(lost.asked)} is left out; the kubelet takes its own default"
+    return f"{lost.key}: {shown(lost.asked)} is lost; the default {shown(lost.stays)} stays"
+
+
+def _sidecar_line(owners: list[str] | None) -> str:
+    if owners is None:
+        return "whether the sidecar is there was not looked at: give --manifests"
+    if not owners:
+        return f"the sidecar {CONTAINER} is missing"
+    return f"the sidecar {CONTAINER} is in {', '.join(owners)}"
+
+
+# --- kubelet config -------------------------------------------------------------------
+#
+# `pyrbacproxy kubelet-config`: the kubelet configuration that the nodes of a pool would get.
+#
+# Template defaults and a user's KubeletConfig are merged as the machine-config operator merges
+# them. Shown are the result, what of the user's values the merge would drop, and what a changed
+# staticPodPath means for the proxy on the nodes. Nothing is asked of a cluster.
 
 T = TypeVar("T")
 _EXIT_CODES = """exit status: 0 when the nodes get what was asked for; 1 when the operator

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 from pyrbacproxy.access import AccessSettings
-from pyrbacproxy.admin.status import PageSettings
 from pyrbacproxy.authz.attributes import AttributeSettings
-from pyrbacproxy.authz.static import StaticRule
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.upstream import UpstreamSettings
+from pyrbacproxy.authz.authorizers import StaticRule
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.kube.kubeconfig import KubeSettings
 from pyrbacproxy.oidc.settings import OidcSettings
+from pyrbacproxy.pages.status import PageSettings
+from pyrbacproxy.proxy.connector import UpstreamSettings
+from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.startup.gate import GateSettings
-from pyrbacproxy.tls.contexts import TlsSettings
+from pyrbacproxy.tls.server_context import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import yaml
 
 from pyrbacproxy.demo.documents import Document, DocumentError, document
-from pyrbacproxy.demo.label_selector import LabelSelector, Operator, Requirement
 from pyrbacproxy.demo.rbac import (
     Binding,
     ClusterRole,
+    LabelSelector,
+    Operator,
     Policy,
     PolicyRule,
+    Requirement,
     Role,
     RoleRef,
     Subject,

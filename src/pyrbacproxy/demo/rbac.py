@@ -1,17 +1,64 @@
-"""Roles and bindings → may this user do this, as kube-apiserver's RBAC authorizer answers. Pure.
-
-Rules only ever allow. The order of the search and the wording of reasons are kube-apiserver's
-(plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation): cluster role bindings first, then
-the role bindings of the request's namespace; a binding to a missing role is an error that is told
-only when nothing else allows.
-"""
+"""Kubernetes RBAC: may this user do this, as kube-apiserver's RBAC authorizer answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from pyrbacproxy.demo.label_selector import LabelSelector
-from pyrbacproxy.reviews import NonResourceAttributes, ResourceAttributes
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
+
+# --- label selector -------------------------------------------------------------------
+# Kubernetes label selectors, as aggregated ClusterRoles use them. Pure.
+
+
+class Operator(Enum):
+    """`LabelSelectorRequirement.operator`, by its text in YAML."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One entry of `matchExpressions`. An absent label fulfils NotIn and DoesNotExist."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels fulfil it."""
+        if self.operator is Operator.EXISTS:
+            return self.key in labels
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return self.key not in labels
+        is_among = labels.get(self.key) in self.values
+        return is_among if self.operator is Operator.IN else not is_among
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All labels and all requirements must match; an empty selector matches everything."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
+        return self.labels.items() <= labels.items() and all(
+            requirement.matches(labels) for requirement in self.requirements
+        )
+
+
+# --- rbac -----------------------------------------------------------------------------
+#
+# Roles and bindings → may this user do this, as kube-apiserver's RBAC authorizer answers. Pure.
+#
+# Rules only ever allow. The order of the search and the wording of reasons are kube-apiserver's
+# (plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation): cluster role bindings first, then
+# the role bindings of the request's namespace; a binding to a missing role is an error that is told
+# only when nothing else allows.
 
 _ALL = "*"
 

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pyrbacproxy.reviews import TokenReviewAnswer
-from pyrbacproxy.user import UserInfo
+from pyrbacproxy.model import TokenReviewAnswer, UserInfo
 
 API_AUDIENCE = "https://kubernetes.default.svc"
 _AUTHENTICATED = "system:authenticated"

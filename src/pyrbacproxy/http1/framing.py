@@ -10,8 +10,7 @@ copying the header lines that were received.
 from dataclasses import dataclass
 from enum import Enum
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
+from pyrbacproxy.http1.head import Headers, RemoteProtocolError, RequestHead, ResponseHead
 
 # 18 digits stay below 2**63, the limit of the original's counter, and far above any body.
 _MOST_LENGTH_DIGITS = 18

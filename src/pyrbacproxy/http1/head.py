@@ -1,15 +1,39 @@
-"""`Headers`, `RequestHead`, `ResponseHead`: start line and header lines as values; Host and version
-rules.
-
-Names and values are bytes as sent; look-ups take the lower-case name. Nothing here changes the
-order of lines, joins or splits them, except where a method says so.
-"""
+"""Start lines, header lines and short responses as values, and the protocol errors."""
 
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
+# --- errors ---------------------------------------------------------------------------
+# Protocol errors: `LocalProtocolError` is our bug, `RemoteProtocolError(status)` is theirs.
+
+
+class ProtocolError(Exception):
+    """Somebody broke HTTP/1.1."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were about to break it: a bug of ours."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side broke it.
+
+    `status` is the answer that fits when the other side is a client: 400, 417, 431, 501 or 505.
+    """
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+# --- head -----------------------------------------------------------------------------
+#
+# `Headers`, `RequestHead`, `ResponseHead`: start line and header lines as values; Host and version
+# rules.
+#
+# Names and values are bytes as sent; look-ups take the lower-case name. Nothing here changes the
+# order of lines, joins or splits them, except where a method says so.
 
 # Go's httpguts.ValidHostHeader: unreserved, sub-delims, ":" "%" and brackets, in any order.
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*")
@@ -134,3 +158,31 @@ def _is_persistent(headers: Headers, minor: int) -> bool:
     if b"close" in options:
         return False
     return minor == 1 or b"keep-alive" in options
+
+
+# --- response -------------------------------------------------------------------------
+# `Response`: a complete short answer of our own.
+
+_TEXT = ((b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff"))
+_NONE = Headers()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Status, headers and the whole body; the writer adds Date, Content-Length and Connection."""
+
+    status: int
+    headers: Headers = _NONE
+    body: bytes = b""
+    must_close: bool = False
+
+
+def text(
+    status: int, body: str, *headers: tuple[bytes, bytes], must_close: bool = False
+) -> Response:
+    """A plain-text answer with the headers that all texts of the original carry (reference 3.8).
+
+    What no encoding has, such as bytes of a path on a command line, is shown as `?`.
+    """
+    lines = Headers((*_TEXT, *headers))
+    return Response(status, lines, body.encode(errors="replace"), must_close=must_close)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote_to_bytes
 
-from pyrbacproxy.http1.errors import RemoteProtocolError
+from pyrbacproxy.http1.head import RemoteProtocolError
 
 # RFC 3986 §3.2 without user information: a name without escapes or an address in brackets, and a
 # numeric port: what no Host could be must not become one (FR06).

@@ -6,9 +6,7 @@ The last door before the wire: a value that could end a line or a head early nev
 
 from http import HTTPStatus
 
-from pyrbacproxy.http1.errors import LocalProtocolError
-from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
-from pyrbacproxy.http1.response import Response
+from pyrbacproxy.http1.head import Headers, LocalProtocolError, RequestHead, Response, ResponseHead
 
 _STATUS_LINES = {
     (status.value, minor): b"HTTP/1.%d %d %s" % (minor, status.value, status.phrase.encode("ascii"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyrbacproxy.http2.errors import Code, ConnectionFaultError
+from pyrbacproxy.http2.limits import Code, ConnectionFaultError
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA: Final = 0

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from pyrbacproxy.dataplane.deadline import Deadline
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import Inner, Use
 from pyrbacproxy.http2.frames import PREFACE
-from pyrbacproxy.record import ExchangeRecord, Failure
+from pyrbacproxy.model import ExchangeRecord, Failure
+from pyrbacproxy.proxy.exchange import Inner, Limits, Use
+from pyrbacproxy.proxy.transport import Deadline
 
 
 class Host(Protocol):

@@ -1,26 +1,242 @@
-"""One stream of an HTTP/2 client: the client's side of one exchange, and what of its answer waits.
-
-The two directions of a stream are held apart from those of all others: a body that the upstream
-does not take leaves this stream's window closed, and a client that opens no window for this stream
-pauses this stream's upstream.
-"""
+"""One stream of an HTTP/2 client: its request, response and unsent body bytes."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
-from pyrbacproxy.dataplane.deadline import Deadline
-from pyrbacproxy.dataplane.exchange import Exchange
-from pyrbacproxy.dataplane.flow_control import Brake, Reason
-from pyrbacproxy.dataplane.services import Services
-from pyrbacproxy.dataplane.sinks import Ending, Piece, Released
-from pyrbacproxy.http1.errors import LocalProtocolError
 from pyrbacproxy.http1.framing import Kind
-from pyrbacproxy.http1.head import Headers, RequestHead
-from pyrbacproxy.http2.errors import Code, MalformedStreamError
-from pyrbacproxy.http2.head_block import Fields
-from pyrbacproxy.http2.outbox import Outbox
-from pyrbacproxy.http2.response import Http2Response, response_to
-from pyrbacproxy.record import ExchangeRecord, Failure
+from pyrbacproxy.http1.head import Headers, LocalProtocolError, RequestHead, Response, ResponseHead
+from pyrbacproxy.http1.parser import ResponseReceived
+from pyrbacproxy.http2.codec import Fields
+from pyrbacproxy.http2.fields import interim_fields, own_fields, relayed_fields, trailer_fields
+from pyrbacproxy.http2.limits import Code, MalformedStreamError
+from pyrbacproxy.model import ExchangeRecord, Failure
+from pyrbacproxy.proxy.exchange import (
+    Brake,
+    Ending,
+    Exchange,
+    Piece,
+    Reason,
+    Released,
+    ResponseProgress,
+    ResponseState,
+    Services,
+)
+from pyrbacproxy.proxy.heads import relayed_trailers, same_trailers
+from pyrbacproxy.proxy.transport import Deadline
+
+# --- outbox ---------------------------------------------------------------------------
+# What of one response's body waits until the client's windows let it go.
+
+
+class Outbox:
+    """Pieces in order, cut as small as there is room. `size` is how many bytes wait.
+
+    A piece may be a view of a buffer as large as one read; `body` keeps it alive.
+    """
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: deque[Piece] = deque()
+        self.size = 0
+
+    def put(self, piece: Piece) -> None:
+        """Add bytes at the end."""
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
+
+    def take(self, room: int) -> Piece:
+        """The next bytes, at most `room`; b"" if there are none. Short pieces are joined."""
+        if not self._pieces:
+            return b""
+        first = self._pieces.popleft()
+        if len(first) > room:
+            view = memoryview(first)
+            self._pieces.appendleft(view[room:])
+            first = view[:room]
+        elif self._pieces and len(first) + len(self._pieces[0]) <= room:
+            first = self._joined(first, room)
+        self.size -= len(first)
+        return first
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._pieces.clear()
+        self.size = 0
+
+    def _joined(self, first: Piece, room: int) -> bytes:
+        pieces, size = [first], len(first)
+        while self._pieces and size + len(self._pieces[0]) <= room:
+            piece = self._pieces.popleft()
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+
+# --- response -------------------------------------------------------------------------
+#
+# The response's half of an exchange with an HTTP/2 client: from the upstream's events to frames.
+#
+# A head waits for what follows it, until `flush` at the latest, so that one without a body ends its
+# stream by itself.
+
+_CONTINUE = 100
+# gRPC's PROTOCOL-HTTP2.md; the kind of message follows behind a +.
+_GRPC = b"application/grpc"
+_GO_AHEAD: Fields = [(b":status", b"100")]
+
+
+class FrameSink(Protocol):
+    """One stream, as the response needs it. What is sent on a stream that was reset vanishes."""
+
+    def send_head(self, fields: Fields, *, ends: bool) -> None:
+        """A head, interim or final; `ends`: it is the whole response."""
+        ...
+
+    def send_body(self, data: Piece) -> None:
+        """Some of the body."""
+        ...
+
+    def send_end(self, trailers: Fields) -> None:
+        """The end of the body, with trailers if there are any."""
+        ...
+
+    def flush(self) -> None:
+        """That was all for now."""
+        ...
+
+
+def response_to(
+    request: RequestHead, stream: FrameSink, record: ExchangeRecord, *, date: Callable[[], bytes]
+) -> "Http2Response":
+    """What writes the response to this request."""
+    content_type = request.headers.get(b"content-type") or b""
+    return Http2Response(
+        stream,
+        record,
+        date=date,
+        is_head=request.method == b"HEAD",
+        is_grpc=content_type.startswith(_GRPC),
+    )
+
+
+class Http2Response(ResponseProgress):
+    """Writes one response to an HTTP/2 client; a `sinks.ClientResponse`. `date` is an HttpDate.
+
+    `is_head`, `is_grpc`: what was asked for.
+    """
+
+    __slots__ = (
+        "_date",
+        "_has_gone_ahead",
+        "_head",
+        "_is_grpc",
+        "_is_head",
+        "_record",
+        "_stream",
+        "_trailers",
+    )
+
+    def __init__(
+        self,
+        stream: FrameSink,
+        record: ExchangeRecord,
+        *,
+        date: Callable[[], bytes],
+        is_head: bool,
+        is_grpc: bool = False,
+    ) -> None:
+        super().__init__()
+        self._stream = stream
+        self._record = record
+        self._date = date
+        self._is_head = is_head
+        self._is_grpc = is_grpc
+        self._has_gone_ahead = False
+        # What still waits for the first bytes of its body.
+        self._head: Fields | None = None
+        self._trailers: Fields = []
+
+    def whole(self, response: Response, *, closes: bool) -> None:  # noqa: ARG002 - a stream always ends
+        """An answer of our own instead of the upstream's."""
+        self.step(ResponseState.DONE)
+        self._record.status = response.status
+        if self._is_grpc:
+            # Its clients show no text, and the end of one may reach them before its status does:
+            # they tell of an unknown error then, and not of a refusal.
+            response = replace(response, body=b"")
+        fields = own_fields(response, self._date())
+        body = b"" if self._is_head else response.body
+        self._record.sent_bytes = len(body)
+        self._stream.send_head(fields, ends=not body)
+        if body:
+            self._stream.send_body(body)
+            self._stream.send_end([])
+        self._stream.flush()
+
+    def go_ahead(self) -> None:
+        """A 100 (Continue), once and before the answer."""
+        if self.state < ResponseState.RELAYING and not self._has_gone_ahead:
+            self._has_gone_ahead = True
+            self._stream.send_head(_GO_AHEAD, ends=False)
+            self._stream.flush()
+
+    def interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on."""
+        if head.status == _CONTINUE:
+            self.go_ahead()
+        else:
+            self._stream.send_head(interim_fields(head), ends=False)
+            self._stream.flush()
+
+    def head(self, received: ResponseReceived, *, closes: bool) -> bool:  # noqa: ARG002 - a stream always ends
+        """Begin the final response; never true, for its end can be told."""
+        self.step(ResponseState.RELAYING)
+        self._head = relayed_fields(received, self._date())
+        self._record.status = received.head.status
+        return False
+
+    def body(self, data: Piece) -> None:
+        """Body bytes, without framing."""
+        self._record.sent_bytes += len(data)
+        self._send_head(ends=False)
+        self._stream.send_body(data)
+
+    def trailers(self, trailers: Headers) -> None:
+        """What follows the upstream's body."""
+        self._trailers = trailer_fields(relayed_trailers(trailers, same_trailers))
+
+    def ended(self) -> None:
+        """The response is complete."""
+        is_all = self._head is not None and not self._trailers
+        self._send_head(ends=is_all)
+        if not is_all:
+            self._stream.send_end(self._trailers)
+        self._stream.flush()
+        self.step(ResponseState.DONE)
+
+    def flush(self) -> None:
+        """Send the client what was gathered."""
+        self._send_head(ends=False)
+        self._stream.flush()
+
+    def _send_head(self, *, ends: bool) -> None:
+        fields, self._head = self._head, None
+        if fields is not None:
+            self._stream.send_head(fields, ends=ends)
+
+
+# --- stream ---------------------------------------------------------------------------
+#
+# One stream of an HTTP/2 client: the client's side of one exchange, and what of its answer waits.
+#
+# The two directions of a stream are held apart from those of all others: a body that the upstream
+# does not take leaves this stream's window closed, and a client that opens no window for this
+# stream pauses this stream's upstream.
 
 # The upstream is read no more while so much waits for a window, and again when so little does.
 _HIGH_BYTES = 32_768

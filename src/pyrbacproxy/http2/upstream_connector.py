@@ -1,28 +1,70 @@
-"""Finds streams towards an upstream: HTTP/2 by prior knowledge, or if the TLS handshake chose it.
-
-Nothing here imports `h2`: an https upstream that chooses HTTP/1.1 costs no memory for the other.
-Few connections carry all: the first one with room is taken, and another one dialled only when all
-are full. What the upstream chose last is expected of it next: one dial serves all who wait for
-HTTP/2, while HTTP/1.1 needs one for each.
-"""
+"""Finds HTTP/2 streams to the upstream: by prior knowledge, or when ALPN chose `h2`."""
 
 import asyncio
 import contextlib
+import ssl
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyrbacproxy.dataplane import upstream_connection as http1_connection
-from pyrbacproxy.dataplane.dial import DialError, Dialler
-from pyrbacproxy.dataplane.limits import Limits
-from pyrbacproxy.dataplane.sinks import UpstreamUser
-from pyrbacproxy.dataplane.upstream import Connector
-from pyrbacproxy.http2.upstream_greeting import Greeting, chose_http2
-from pyrbacproxy.http2.upstream_heads import asks_for_upgrade, request_list_bytes
-from pyrbacproxy.record import Failure
+from pyrbacproxy.http2.upstream_fields import asks_for_upgrade, request_list_bytes
+from pyrbacproxy.model import Failure
+from pyrbacproxy.proxy import upstream_http1
+from pyrbacproxy.proxy.connector import Connector
+from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
+from pyrbacproxy.proxy.upstream_http1 import DialError, Dialler
 
 if TYPE_CHECKING:
-    from pyrbacproxy.http2.upstream_connection import UpstreamConnection
+    from pyrbacproxy.http2.upstream import UpstreamConnection
+
+
+# --- upstream greeting ----------------------------------------------------------------
+# A new upstream connection until it is known what it speaks: what ALPN chose, or HTTP/2 anyway.
+
+
+def chose_http2(transport: asyncio.BaseTransport) -> bool:
+    """Whether the TLS handshake ended with HTTP/2 (RFC 7301)."""
+    tls = transport.get_extra_info("ssl_object")
+    return isinstance(tls, ssl.SSLObject) and tls.selected_alpn_protocol() == "h2"
+
+
+class Greeting(asyncio.Protocol):
+    """Hands the transport to the protocol that `choose` makes for it."""
+
+    def __init__(self, choose: Callable[[asyncio.BaseTransport], asyncio.Protocol]) -> None:
+        self._choose = choose
+        self._early = b""
+        self._has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected, TLS handshake included."""
+        protocol = self._choose(transport)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self._early:
+            protocol.data_received(self._early)
+        if self._has_ended:
+            protocol.connection_lost(None)
+
+    def data_received(self, data: bytes) -> None:
+        """An upstream that speaks first, through a tunnel that isn't ours yet."""
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """And one that went at once."""
+        del exc
+        self._has_ended = True
+
+
+# --- upstream connector ---------------------------------------------------------------
+#
+# Finds streams towards an upstream: HTTP/2 by prior knowledge, or if the TLS handshake chose it.
+#
+# Nothing here imports `h2`: an https upstream that chooses HTTP/1.1 costs no memory for the other.
+# Few connections carry all: the first one with room is taken, and another one dialled only when all
+# are full. What the upstream chose last is expected of it next: one dial serves all who wait for
+# HTTP/2, while HTTP/1.1 needs one for each.
 
 
 class Http2Connector:
@@ -154,13 +196,13 @@ class Http2Connector:
 
     async def _dial(self) -> None:
         answer = self.loop.create_future()
-        made: list[http1_connection.UpstreamConnection | UpstreamConnection] = []
+        made: list[upstream_http1.UpstreamConnection | UpstreamConnection] = []
 
         def choose(transport: asyncio.BaseTransport) -> asyncio.Protocol:
             if self._http1 is None or chose_http2(transport):
                 made.append(_connection_type()(self, partial(_settle, answer)))
             else:
-                made.append(http1_connection.UpstreamConnection(self._http1))
+                made.append(upstream_http1.UpstreamConnection(self._http1))
             return made[0]
 
         try:
@@ -174,11 +216,11 @@ class Http2Connector:
 
     async def _use(
         self,
-        connection: "http1_connection.UpstreamConnection | UpstreamConnection",
+        connection: "upstream_http1.UpstreamConnection | UpstreamConnection",
         answer: asyncio.Future[bool],
     ) -> None:
         """Give it to those who wait, as what it is. Raises DialError."""
-        if isinstance(connection, http1_connection.UpstreamConnection):
+        if isinstance(connection, upstream_http1.UpstreamConnection):
             self._settle_http1(connection)
             return
         try:
@@ -206,7 +248,7 @@ class Http2Connector:
         if is_spare:
             connection.close()
 
-    def _settle_http1(self, connection: http1_connection.UpstreamConnection) -> None:
+    def _settle_http1(self, connection: upstream_http1.UpstreamConnection) -> None:
         self._speaks_http2 = False
         user = self._next()
         if user is not None:
@@ -238,6 +280,6 @@ def _settle(answer: asyncio.Future[bool], speaks_http2: bool) -> None:  # noqa: 
 
 def _connection_type() -> "type[UpstreamConnection]":
     # Imported for those who speak it; for the others it would only cost memory.
-    from pyrbacproxy.http2.upstream_connection import UpstreamConnection  # noqa: PLC0415
+    from pyrbacproxy.http2.upstream import UpstreamConnection  # noqa: PLC0415
 
     return UpstreamConnection

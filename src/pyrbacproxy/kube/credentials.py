@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyrbacproxy.background import Activity
-from pyrbacproxy.egress_proxy import proxy_at
+from pyrbacproxy.egress import proxy_at
 from pyrbacproxy.kube import tls_context
-from pyrbacproxy.kube.credential_files import digest_of, is_header_text
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
+from pyrbacproxy.kube.kubeconfig_file import digest_of, is_header_text
 from pyrbacproxy.regular_file import read_regular
 
 _LOG = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from pyrbacproxy.kube.credential_files import Fields
-from pyrbacproxy.kube.kubeconfig_document import DocumentError, read_document
+from pyrbacproxy.kube.kubeconfig_file import DocumentError, Fields, read_document
 from pyrbacproxy.kube.tls_context import pair_problem
 
 _GROUP = "client.authentication.k8s.io"

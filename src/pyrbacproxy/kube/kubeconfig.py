@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pyrbacproxy.egress_proxy import EgressProxies, ProxyAddress, proxy_at
+from pyrbacproxy.egress import EgressProxies, ProxyAddress, proxy_at
 from pyrbacproxy.kube import tls_context
-from pyrbacproxy.kube.credential_files import (
+from pyrbacproxy.kube.kubeconfig_file import (
+    DocumentError,
     Fields,
     file_or_data,
     file_problems,
+    named,
+    read_document,
     token_file_problems,
 )
-from pyrbacproxy.kube.kubeconfig_document import DocumentError, named, read_document
 from pyrbacproxy.regular_file import read_regular
 
 _LABEL_END = 64

@@ -1,21 +1,18 @@
-"""A kubeconfig's user entry: what is wrong with its credentials, as far as no call tells.
-
-Each text names its key; secrets are never quoted.
-"""
+"""Checks the user entry of a kubeconfig."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from pyrbacproxy.kube import tls_context
-from pyrbacproxy.kube.credential_files import (
+from pyrbacproxy.kube.exec_plugin import plugin_problems
+from pyrbacproxy.kube.kubeconfig_file import (
     NO_TOKEN,
     Fields,
     file_or_data,
+    impersonation_problems,
     is_token,
     token_file_problems,
 )
-from pyrbacproxy.kube.exec_plugin import plugin_problems
-from pyrbacproxy.kube.impersonation import impersonation_problems
 
 
 def user_problems(user: Fields, folder: Path) -> Iterator[str]:

@@ -20,10 +20,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyrbacproxy.kube.credential_files import digest, digest_of
 from pyrbacproxy.kube.exec_plugin import PluginCredential, PluginError, run_plugin
-from pyrbacproxy.kube.impersonation import impersonation_headers
-from pyrbacproxy.kube.kubeconfig_document import DocumentError, named, read_document
+from pyrbacproxy.kube.kubeconfig_file import (
+    DocumentError,
+    digest,
+    digest_of,
+    impersonation_headers,
+    named,
+    read_document,
+)
 from pyrbacproxy.kube.tls_context import secret_folder
 from pyrbacproxy.regular_file import read_regular
 

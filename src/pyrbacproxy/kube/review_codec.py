@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from pyrbacproxy.reviews import (
+from pyrbacproxy.model import (
     Answer,
     NonResourceAttributes,
     Review,
@@ -17,8 +17,8 @@ from pyrbacproxy.reviews import (
     SubjectAccessReviewAnswer,
     TokenReview,
     TokenReviewAnswer,
+    UserInfo,
 )
-from pyrbacproxy.user import UserInfo
 
 Json: TypeAlias = str | list[str] | dict[str, "Json"]
 Object: TypeAlias = Mapping[str, object]

@@ -1,9 +1,4 @@
-"""The `Runner`: drive a `Reviewed[T]`; cache, single flight, retry.
-
-It knows nothing of what it is asked for. An answer at hand is given in the same call; otherwise the
-steps wait for a flight. A flight outlives those who wait for it: whoever asks next finds the
-answer. A token is never kept, only a hash of it under a key of this process.
-"""
+"""Answers reviews: from memory, by one shared call, or by asking the API server again."""
 
 import asyncio
 import hashlib
@@ -16,11 +11,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from pyrbacproxy.kube.attempt import Cause, FailedAttempt
 from pyrbacproxy.kube.kubeconfig import KubeSettings
-from pyrbacproxy.kube.lifetimes import Lifetimes
-from pyrbacproxy.kube.ttl_cache import TtlCache
-from pyrbacproxy.reviews import (
+from pyrbacproxy.kube.memory import Cause, FailedAttempt, Lifetimes, TtlCache
+from pyrbacproxy.model import (
     Answer,
     Review,
     Reviewed,
@@ -31,7 +24,41 @@ from pyrbacproxy.reviews import (
 )
 
 if TYPE_CHECKING:
-    from pyrbacproxy.kube.stale_reviews import StaleReviews
+    from pyrbacproxy.kube.memory import StaleReviews
+
+
+# --- no api server --------------------------------------------------------------------
+# Stands for the API server that nobody has configured (D20): every review fails.
+
+
+class NoApiServer:
+    """A `reviewer.Client`; apart from the real one, whose parts a proxy without it never needs."""
+
+    async def review(
+        self,
+        _review: Review,
+        _asker: str,
+        *,
+        is_preferred: bool,  # noqa: ARG002 -- the client's signature
+        within_seconds: float,  # noqa: ARG002 -- likewise
+    ) -> Answer:
+        """A failure."""
+        return ReviewFailed("no API server is configured")
+
+    def warm(self) -> None:
+        """Nothing to read."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+# --- reviewer -------------------------------------------------------------------------
+#
+# The `Runner`: drive a `Reviewed[T]`; cache, single flight, retry.
+#
+# It knows nothing of what it is asked for. An answer at hand is given in the same call; otherwise
+# the steps wait for a flight. A flight outlives those who wait for it: whoever asks next finds the
+# answer. A token is never kept, only a hash of it under a key of this process.
 
 _LOG = logging.getLogger(__name__)
 _V2 = 20 - 2
@@ -60,7 +87,7 @@ MAX_FLIGHTS_PER_ASKER = 512
 
 
 class Client(Protocol):
-    """Who is asked: `kube.api_client.ApiClient` or `kube.no_api_server.NoApiServer`."""
+    """Who is asked: `kube.api_client.ApiClient` or `kube.reviewer.NoApiServer`."""
 
     async def review(
         self, review: Review, asker: str, /, *, is_preferred: bool, within_seconds: float

@@ -16,6 +16,7 @@ from pyrbacproxy.tls.client_context import client_context as tls_client_context
 if TYPE_CHECKING:
     import tempfile
 
+
 _MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- what is made in it is a folder of mode 0700
 
 

@@ -1,13 +1,50 @@
-"""What there is to know of a node for its audit; what could not be looked at is `NotSeen`.
-
-Paths are the node's own, wherever its file system is mounted. Times are seconds since the epoch.
-"""
+"""Facts about a node and findings about them; what could not be read is `NotSeen`."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from pyrbacproxy.node.kubelet_settings import StaticPodPath
+from pyrbacproxy.node.documents import Document, DocumentError, shown
+
+# --- kubelet settings -----------------------------------------------------------------
+# What the kubelet's configuration file says about the folder of static pods.
+
+STATIC_POD_PATH = "staticPodPath"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPodPath:
+    """`staticPodPath` as it is written: None when unset, "" when explicitly empty.
+
+    The kubelet has no default for it: unset or empty, it watches no folder.
+    """
+
+    written: str | None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the kubelet runs the manifests of a folder."""
+        return bool(self.written)
+
+    def __str__(self) -> str:
+        if self.written is None:
+            return "unset"
+        return self.written or "explicitly empty"
+
+
+def static_pod_path(document: Document, file: str) -> StaticPodPath:
+    """What a KubeletConfiguration says; null is unset. Raises DocumentError when it is no text."""
+    written = document.get(STATIC_POD_PATH)
+    if written is None or isinstance(written, str):
+        return StaticPodPath(written)
+    raise DocumentError(f"{file}: {STATIC_POD_PATH}: must be text, not {shown(written)}")
+
+
+# --- facts ----------------------------------------------------------------------------
+#
+# What there is to know of a node for its audit; what could not be looked at is `NotSeen`.
+#
+# Paths are the node's own, wherever its file system is mounted. Times are seconds since the epoch.
 
 METRICS_PATH = "/metrics"
 SERIES_PREFIX = "container_runtime_crio_"
@@ -150,3 +187,45 @@ class NodeFacts:
     client_ca: CertificateFile | NotSeen
     anonymous: Asked
     scrape: Asked
+
+
+# --- findings -------------------------------------------------------------------------
+# What a check comes to: it passed, it found something, or it could not be made.
+
+
+class Severity(Enum):
+    """An error breaks the scrape, the hand-over or the guard; a warning will, or hides one."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A check that is well, and what was seen."""
+
+    check: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A check that could not be made, and why; `is_needed` if no audit is clean without it."""
+
+    check: str
+    why: str
+    is_needed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, why that matters, and what to do about it."""
+
+    check: str
+    severity: Severity
+    what: str
+    why: str
+    to_do: str
+
+
+Outcome: TypeAlias = Passed | Unseen | Finding

@@ -1,8 +1,4 @@
-"""One request to the proxy, with a credential or without, as a client on this node sends it.
-
-A token is sent only to a server that is known: by an authority that vouches for it, or because it
-shows the very certificate of the node's serving pair.
-"""
+"""Sends one request to the proxy as a client on this node would, with or without a credential."""
 
 import http.client
 import io
@@ -12,11 +8,59 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from pyrbacproxy.node.certificates import fingerprint
-from pyrbacproxy.node.facts import METRICS_PATH, SERIES_PREFIX, Answer, Asked, NoAnswer, NotSeen
+from pyrbacproxy.node.facts import (
+    METRICS_PATH,
+    SERIES_PREFIX,
+    Answer,
+    Asked,
+    Certificate,
+    CertificateFile,
+    NoAnswer,
+    NotSeen,
+)
+from pyrbacproxy.tls.certificate import from_der, name_text
+from pyrbacproxy.tls.pem import certificates, key_block
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+
+# --- certificates ---------------------------------------------------------------------
+# A PEM file → the certificates in it, and whether a key is there; the key itself is not kept.
+
+
+def certificate_file(content: bytes, path: str) -> CertificateFile:
+    """What the file holds; `problem` is set when it holds no certificate or a broken one."""
+    try:
+        found = tuple(_certificate(der) for der in certificates(content).ders)
+    except ValueError:
+        return CertificateFile(path, problem="holds a certificate that cannot be read")
+    if not found:
+        return CertificateFile(path, problem="holds no certificate")
+    return CertificateFile(path, found, has_key=key_block(content) is not None)
+
+
+def fingerprint(der: bytes) -> str:
+    """SHA-256 of a certificate, as `Certificate` has it. Raises ValueError."""
+    return from_der(der).fingerprint
+
+
+def _certificate(der: bytes) -> Certificate:
+    certificate = from_der(der)
+    return Certificate(
+        name_text(certificate.subject_attributes),
+        certificate.not_before,
+        certificate.not_after,
+        certificate.fingerprint,
+    )
+
+
+# --- scrape ---------------------------------------------------------------------------
+#
+# One request to the proxy, with a credential or without, as a client on this node sends it.
+#
+# A token is sent only to a server that is known: by an authority that vouches for it, or because it
+# shows the very certificate of the node's serving pair.
 
 _WAIT_SECONDS = 10.0
 _ALL_SECONDS = 30.0

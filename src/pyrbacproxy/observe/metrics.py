@@ -7,7 +7,7 @@ who asks can add a series.
 
 from bisect import bisect_left
 
-from pyrbacproxy.record import ExchangeRecord, Failure, Outcome
+from pyrbacproxy.model import ExchangeRecord, Failure, Outcome
 
 # Seconds; up to the longest time that a client waits.
 LATENCY_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -5,7 +5,7 @@ Apart from the rest of the package, so that a proxy without an issuer loads noth
 
 from dataclasses import dataclass, field
 
-from pyrbacproxy.egress_proxy import EgressProxies
+from pyrbacproxy.egress import EgressProxies
 
 # What an issuer may sign with (reference 1.2): never a shared secret, never nothing.
 ALGORITHMS = frozenset(

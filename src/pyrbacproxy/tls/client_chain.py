@@ -1,14 +1,4 @@
-"""Presented chain + current client CA pool + time → `ClientCertificate` or why not.
-
-The rules are those of Go's crypto/x509 (`Verify` with the purpose of a client), written out:
-OpenSSL takes an authorityKeyIdentifier that names another issuer or serial for the mark of another
-authority, and no flag turns that off. For RFC 5280 (section 4.2.1.1) and Go it is a hint in which
-order to try, so that a certificate outlives the renewal of its authority under the same name and
-key.
-
-A certificate that can't be read is refused with its whole chain. One that can be read and is
-unusable (expired, for another purpose, with a weak key) never hides a usable one of the same name.
-"""
+"""Verifies a client's certificate chain against the current client CA pool at a given time."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +9,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from pyrbacproxy.peer import ClientCertificate, Peer
+from pyrbacproxy.model import ClientCertificate, Peer
 from pyrbacproxy.tls import pem
 from pyrbacproxy.tls.certificate import (
     COMMON_NAME,

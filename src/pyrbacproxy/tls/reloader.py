@@ -14,8 +14,8 @@ from OpenSSL import SSL
 from pyrbacproxy.background import Activity
 from pyrbacproxy.tls.certificate import instant_text, name_text
 from pyrbacproxy.tls.client_chain import ClientCaPool
-from pyrbacproxy.tls.contexts import TlsSettings, parse_pair, parse_pool, server_context
-from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles
+from pyrbacproxy.tls.files import TlsFileError, WatchedFiles
+from pyrbacproxy.tls.server_context import TlsSettings, parse_pair, parse_pool, server_context
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 import ssl
 
 from pyrbacproxy.tls.client_context import client_context
-from pyrbacproxy.tls.contexts import read_pair
-from pyrbacproxy.tls.watched_files import TlsFileError, WatchedFiles, read_file
+from pyrbacproxy.tls.files import TlsFileError, WatchedFiles, read_file
+from pyrbacproxy.tls.server_context import read_pair
 
 
 def upstream_context(

@@ -1,0 +1,171 @@
+import pytest
+
+from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
+from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.proxy.heads import (
+    Destination,
+    Heads,
+    HttpDate,
+    announced_trailers,
+    relayed_trailers,
+    same_trailers,
+)
+from tests.proxy.dialogue import DATE, OK, STREAM, length, received
+
+UP = b"up:80"
+HOST = (b"Host", b"h")
+
+
+@pytest.mark.parametrize(
+    ("destination", "target", "joined"),
+    [
+        pytest.param(Destination(UP), b"/a?b", b"/a?b", id="as it is"),
+        pytest.param(Destination(UP), b"/a?", b"/a?", id="empty query"),
+        pytest.param(Destination(UP, b"/base"), b"/a", b"/base/a", id="base"),
+        pytest.param(Destination(UP, b"/base/"), b"/a%2Fb/", b"/base/a%2Fb/", id="one slash"),
+        pytest.param(Destination(UP, b"", b"f=1"), b"/a?x=1", b"/a?f=1&x=1", id="both queries"),
+        pytest.param(Destination(UP, b"", b"f=1"), b"/a", b"/a?f=1", id="own query"),
+        pytest.param(
+            Destination(UP, absolute_prefix=b"http://up:80"), b"/a", b"http://up:80/a", id="proxy"
+        ),
+    ],
+)
+def test_targets_are_joined(destination: Destination, target: bytes, joined: bytes) -> None:
+    assert destination.target(target) == joined
+
+
+@pytest.mark.parametrize(
+    ("method", "lines", "body", "written"),
+    [
+        pytest.param(b"GET", [HOST], NO_BODY, b"Host: h\r\n", id="no body"),
+        pytest.param(b"GET", [], NO_BODY, b"Host: up:80\r\n", id="no host"),
+        pytest.param(b"GET", [(b"Host", b"")], NO_BODY, b"Host: up:80\r\n", id="empty host"),
+        pytest.param(
+            b"POST", [HOST], NO_BODY, b"Host: h\r\nContent-Length: 0\r\n", id="bodyless POST"
+        ),
+        pytest.param(
+            b"GET", [HOST], length(3), b"Host: h\r\nContent-Length: 3\r\n", id="GET with a body"
+        ),
+        pytest.param(
+            b"PUT", [HOST], CHUNKED, b"Host: h\r\nTransfer-Encoding: chunked\r\n", id="chunks"
+        ),
+    ],
+)
+def test_request_heads(
+    method: bytes, lines: list[tuple[bytes, bytes]], body: Framing, written: bytes
+) -> None:
+    head = RequestHead(method, b"/", Headers(lines), minor=0)
+    assert (
+        Heads(Destination(UP)).request(head, body)
+        == method + b" / HTTP/1.1\r\n" + written + b"\r\n"
+    )
+
+
+def test_a_proxy_is_paid_and_trailers_are_announced() -> None:
+    heads = Heads(Destination(UP, proxy_authorization=b"Basic eA=="))
+    head = heads.request(
+        RequestHead(b"GET", b"/", Headers([HOST])), CHUNKED, announced=Headers([(b"Trailer", b"A")])
+    )
+    assert head.endswith(b"chunked\r\nTrailer: A\r\nProxy-Authorization: Basic eA==\r\n\r\n")
+
+
+def test_trailers_that_would_change_the_message_are_dropped() -> None:
+    sent = Headers([(b"X-Sum", b"1"), (b"Transfer-Encoding", b"x"), (b"Host", b"y")])
+    assert relayed_trailers(sent, same_trailers).pairs == ((b"X-Sum", b"1"),)
+    named = Headers([(b"Trailer", b"x-sum, host"), (b"trailer", b"x-b")])
+    assert announced_trailers(named, same_trailers).pairs == ((b"Trailer", b"X-Sum, X-B"),)
+    assert not announced_trailers(Headers([(b"Trailer", b"host")]), same_trailers).pairs
+
+
+@pytest.mark.parametrize(
+    ("raw", "method", "minor", "closes", "lines"),
+    [
+        pytest.param(OK, b"GET", 1, False, [b"Content-Length: 2"], id="length"),
+        pytest.param(OK, b"GET", 1, True, [b"Content-Length: 2", b"Connection: close"], id="close"),
+        pytest.param(
+            OK, b"GET", 0, False, [b"Content-Length: 2", b"Connection: keep-alive"], id="old, kept"
+        ),
+        pytest.param(OK, b"GET", 0, True, [b"Content-Length: 2"], id="old"),
+        pytest.param(STREAM, b"GET", 1, False, [b"Transfer-Encoding: chunked"], id="chunked"),
+        pytest.param(STREAM, b"GET", 0, False, [], id="chunked for an old client"),
+        pytest.param(OK, b"HEAD", 1, False, [b"Content-Length: 2"], id="HEAD keeps the length"),
+        pytest.param(STREAM, b"HEAD", 1, False, [], id="HEAD without a length"),
+        pytest.param(
+            b"HTTP/1.0 200 OK\r\n\r\n", b"GET", 1, False, [b"Transfer-Encoding: chunked"], id="end"
+        ),
+        pytest.param(
+            b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\n", b"GET", 1, False, [], id="204"
+        ),
+    ],
+)
+def test_response_heads(
+    raw: bytes, method: bytes, minor: int, *, closes: bool, lines: list[bytes]
+) -> None:
+    made = Heads(Destination(UP)).response(
+        received(raw, method), minor=minor, closes=closes, date=DATE
+    )
+    start, *sent = made.raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    assert start.startswith(b"HTTP/1.%d " % minor)
+    assert set(sent) == {*lines, b"Date: " + DATE}
+    assert made.is_chunked == (b"Transfer-Encoding: chunked" in lines)
+    assert made.must_close == (minor == 0 and raw is STREAM)
+
+
+def test_announced_response_trailers_are_announced_again() -> None:
+    raw = b"HTTP/1.1 200 OK\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n"
+    made = Heads(Destination(UP)).response(received(raw), minor=1, closes=False, date=DATE)
+    assert b"Trailer: X-Sum\r\n" in made.raw
+
+
+def test_the_upstreams_date_is_kept() -> None:
+    raw = b"HTTP/1.1 200 OK\r\nDate: yesterday\r\nContent-Length: 0\r\n\r\n"
+    made = Heads(Destination(UP)).response(received(raw), minor=1, closes=False, date=DATE)
+    assert made.raw.count(b"Date:") == 1
+
+
+def test_what_is_remembered_hangs_on_all_that_it_was_made_of() -> None:
+    heads = Heads(Destination(UP))
+
+    def made(raw: bytes = OK, *, method: bytes = b"GET", date: bytes = DATE, minor: int = 1) -> int:
+        answer = received(raw, method)
+        return id(heads.response(answer, minor=minor, closes=False, date=date))
+
+    first = made()
+    assert made() == first
+    assert made(method=b"HEAD") != first
+    assert made(minor=0) != first
+    assert made(date=b"later") != first
+
+
+def test_few_heads_and_short_ones_are_remembered() -> None:
+    heads = Heads(Destination(UP))
+    long = b"HTTP/1.1 200 OK\r\nX: %s\r\nContent-Length: 0\r\n\r\n" % (b"x" * 4096)
+    for _ in range(2):
+        heads.response(received(long), minor=1, closes=False, date=DATE)
+    assert not heads._known
+    for number in range(33):
+        raw = b"HTTP/1.1 200 OK\r\nX: %d\r\nContent-Length: 0\r\n\r\n" % number
+        heads.response(received(raw), minor=1, closes=False, date=DATE)
+    assert len(heads._known) == 1
+
+
+def test_a_date_is_made_once_a_second() -> None:
+    now = [0.0]
+    date = HttpDate(lambda: now[0])
+    assert date() == b"Thu, 01 Jan 1970 00:00:00 GMT"
+    first = date()
+    now[0] = 0.9
+    assert date() is first
+    now[0] = 1.0
+    assert date() == b"Thu, 01 Jan 1970 00:00:01 GMT"
+
+
+def test_a_switch_names_its_protocol_and_nothing_of_ours() -> None:
+    lines = b"connection: upgrade\r\nUPGRADE: echo\r\nContent-Length: 0\r\nA: b"
+    raw = b"HTTP/1.1 101 X\r\n" + lines + b"\r\n\r\n"
+    relayed = Heads(Destination(UP)).response(received(raw), minor=1, closes=False, date=DATE)
+    assert relayed.raw == (
+        b"HTTP/1.1 101 X\r\nA: b\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+    )
+    assert not relayed.is_chunked
+    assert not relayed.must_close
