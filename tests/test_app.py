@@ -9,7 +9,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.signals import Signals
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.server_context import TlsSettings
+from pyrbacproxy.values import replace
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 

@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.engine import ServerEngine
 from pyrbacproxy.tls.files import TlsFileError
 from pyrbacproxy.tls.server_context import TlsSettings
+from pyrbacproxy.values import replace
 from tests.tls.parties import Client
 
 AWAITED = GateSettings(waits_for_pair=True)

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +37,7 @@ from pyrbacproxy.tls.server_context import (
     self_signed_pair,
     server_context,
 )
+from pyrbacproxy.values import replace
 from pyrbacproxy.wiring import (
     UpstreamWatch,
     WatchedClient,

@@ -1,7 +1,5 @@
 """A user is a value: equal users are one cache key."""
 
-import dataclasses
-
 import pytest
 
 from pyrbacproxy.model import UserInfo
@@ -28,5 +26,5 @@ def test_every_field_tells_users_apart(other: UserInfo) -> None:
 
 
 def test_a_user_does_not_change() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         UserInfo("alice").name = "root"  # type: ignore[misc]  # the very thing under test

@@ -5,7 +5,6 @@ of the API server is asked for by yielding it.
 """
 
 import json
-from dataclasses import dataclass, field
 
 from pyrbacproxy.authn.authenticators import Authenticated, Authenticator, Rejected
 from pyrbacproxy.authn.identity_headers import NOBODY, Identity, IdentityHeaders, IdentitySettings
@@ -25,6 +24,7 @@ from pyrbacproxy.http1.target import (
     path_without_decoding_slash,
 )
 from pyrbacproxy.model import Decided, NonResourceAttributes, Note, Outcome, Reviewed, ReviewFailed
+from pyrbacproxy.values import Frozen, field
 
 # --- refusals -------------------------------------------------------------------------
 #
@@ -133,8 +133,7 @@ _REMEMBERED_PATHS = 1024
 _REMEMBERED_BYTES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class AccessSettings:
+class AccessSettings(Frozen):
     """Patterns are Go `path.Match` patterns, already checked. An empty list is no list."""
 
     allow_paths: tuple[str, ...] = ()
@@ -144,8 +143,7 @@ class AccessSettings:
     rejects_form_bodies: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _PathFacts:
+class _PathFacts(Frozen):
     """What the path alone decides."""
 
     escaped: bytes

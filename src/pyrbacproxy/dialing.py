@@ -7,12 +7,12 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 
 from pyrbacproxy.egress import ProxyAddress
 from pyrbacproxy.tls.client_context import client_context
+from pyrbacproxy.values import Frozen
 
 # --- lookup ---------------------------------------------------------------------------
 #
@@ -94,8 +94,7 @@ class TunnelRefusedError(ConnectionError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Frozen):
     """Where a connection leads, and the proxy on the way if there is one. `host` has no brackets;
     `server_name` is whom its certificate must name, "" for the host.
 

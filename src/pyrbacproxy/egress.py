@@ -8,10 +8,11 @@ addresses) is never reached through a proxy.
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from pyrbacproxy.values import Frozen, field
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -20,8 +21,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyAddress:
+class ProxyAddress(Frozen):
     """A proxy to go through. `authorization` is the `Proxy-Authorization` value, "" without one."""
 
     scheme: str
@@ -30,8 +30,7 @@ class ProxyAddress:
     authorization: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EgressProxies:
+class EgressProxies(Frozen):
     """The environment's settings, read once at start."""
 
     http: ProxyAddress | None = None

@@ -5,19 +5,18 @@ handler's generator and asks the API server on its behalf.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from pyrbacproxy.http1.head import RequestHead, Response
 from pyrbacproxy.http1.target import Target
 from pyrbacproxy.model import Decided, Peer, Reviewed
+from pyrbacproxy.values import Frozen
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Frozen):
     """One request as the handler sees it. `received_at` is seconds since the epoch."""
 
     head: RequestHead
@@ -26,8 +25,7 @@ class Request:
     received_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Frozen):
     """Pass the request on with this finished head: stripped, identity set, nothing left to decide.
 
     `head.target` is origin-form and not yet joined to the upstream's base path.
@@ -37,8 +35,7 @@ class Forward:
     decided: Decided
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(Frozen):
     """Answer this and forward nothing."""
 
     response: Response

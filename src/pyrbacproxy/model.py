@@ -1,16 +1,16 @@
 """Values that many packages share: users, peers, reviews and the record of an exchange."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self, TypeAlias, TypeVar
+
+from pyrbacproxy.values import Frozen, Mutable, field
 
 # --- user -----------------------------------------------------------------------------
 # `UserInfo`: the name, uid, groups and extra of an authenticated user.
 
 
-@dataclass(frozen=True, slots=True)
-class UserInfo:
+class UserInfo(Frozen):
     """Who made a request, in the terms of Kubernetes' `authentication.k8s.io/v1` UserInfo.
 
     `extra` is a tuple of (key, values) pairs sorted by key, so that equal users compare and hash
@@ -27,8 +27,7 @@ class UserInfo:
 # `Peer`: the other end of a client connection: its address and, if verified, its certificate.
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCertificate:
+class ClientCertificate(Frozen):
     """A client certificate whose chain ends in the current client CA pool.
 
     `not_before` and `not_after` (seconds since the epoch, both inclusive) are the intersection of
@@ -44,8 +43,7 @@ class ClientCertificate:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Frozen):
     """The other end: `address` is its IP address without port.
 
     `certificate` is set only when it was presented and verified. `refusal` says why a certificate
@@ -61,8 +59,7 @@ class Peer:
 # `ExchangeRecord`: what happened in one exchange, handed to observers when it is over.
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Frozen):
     """One line for the log that pure code asks for; `level` as klog's -v (0 is always written)."""
 
     level: int
@@ -129,8 +126,7 @@ class Failure(StrEnum):
     UNWANTED_SWITCH = "upstream switched protocols", "unwanted_switch"
 
 
-@dataclass(frozen=True, slots=True)
-class PageShown:
+class PageShown(Frozen):
     """A page about ourselves that was asked for: `resource` is "statusz" or "flagz".
 
     `group` and `version` are those of the object that was given, "" for text and for refusals.
@@ -141,8 +137,7 @@ class PageShown:
     version: str = ""
 
 
-@dataclass(slots=True)
-class Decided:
+class Decided(Mutable):
     """Where a decision came from; "" where the step was not reached or did not ask.
 
     `identity_source` is "certificate", "token", "oidc" or "none" (an ignored path);
@@ -160,8 +155,7 @@ class Decided:
     asked: str = ""
 
 
-@dataclass(slots=True)
-class ExchangeRecord:
+class ExchangeRecord(Mutable):
     """One request with its response. Instants are monotonic seconds, 0.0 when never reached.
 
     `status` is what the client got, 0 when it got no response head. `cause` says more of a
@@ -197,8 +191,7 @@ class ExchangeRecord:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class BearerToken:
+class BearerToken(Frozen):
     """A secret: its text leaves only by `reveal`, for the review's body and the keyed hash."""
 
     _text: str = field(repr=False)
@@ -208,16 +201,14 @@ class BearerToken:
         return self._text
 
 
-@dataclass(frozen=True, slots=True)
-class TokenReview:
+class TokenReview(Frozen):
     """Asks whose token this is; `audiences` empty means that none was demanded."""
 
     token: BearerToken
     audiences: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceAttributes:
+class ResourceAttributes(Frozen):
     """A resource request, as in a SubjectAccessReview's `resourceAttributes`."""
 
     verb: str
@@ -229,24 +220,21 @@ class ResourceAttributes:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NonResourceAttributes:
+class NonResourceAttributes(Frozen):
     """A non-resource request: a verb on a (decoded) path."""
 
     verb: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectAccessReview:
+class SubjectAccessReview(Frozen):
     """Asks whether this user may do this."""
 
     user: UserInfo
     action: ResourceAttributes | NonResourceAttributes
 
 
-@dataclass(frozen=True, slots=True)
-class TokenReviewAnswer:
+class TokenReviewAnswer(Frozen):
     """The status of a TokenReview. `audiences` is None when the answer did not name any."""
 
     authenticated: bool
@@ -255,8 +243,7 @@ class TokenReviewAnswer:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectAccessReviewAnswer:
+class SubjectAccessReviewAnswer(Frozen):
     """The status of a SubjectAccessReview."""
 
     allowed: bool
@@ -265,8 +252,7 @@ class SubjectAccessReviewAnswer:
     evaluation_error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewFailed:
+class ReviewFailed(Frozen):
     """The review has no answer; `reason` is fit for a log (no secret, no body from the wire)."""
 
     reason: str

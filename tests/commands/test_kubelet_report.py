@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -7,6 +6,7 @@ from pyrbacproxy.commands.kubelet_config import Answer, Inputs, as_json, as_text
 from pyrbacproxy.node.documents import Document
 from pyrbacproxy.node.facts import StaticPodPath
 from pyrbacproxy.node.kubelet_config import KubeletRequest, Lost, Merged, Pool
+from pyrbacproxy.values import replace
 
 DEFAULTS: Document = {"maxPods": 250, "staticPodPath": "/m"}
 WANTED: Document = {"kind": "KubeletConfiguration", "maxPods": 0, "staticPodPath": "", "port": 0}

@@ -1,7 +1,5 @@
 """The flags about the pages."""
 
-from dataclasses import replace
-
 import pytest
 
 from pyrbacproxy.config.complete import page_settings
@@ -9,6 +7,7 @@ from pyrbacproxy.config.findings import Findings
 from pyrbacproxy.config.flag_parsing import VERSION, parse
 from pyrbacproxy.config.flags import FLAGS
 from pyrbacproxy.pages.status import PageSettings
+from pyrbacproxy.values import replace
 
 NODE = "--zpages-authorization=node"
 

@@ -3,7 +3,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from pyrbacproxy.model import (
     TokenReviewAnswer,
     UserInfo,
 )
+from pyrbacproxy.values import replace
 from tests.kube.parties import (
     ACCESS,
     TOKEN,

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from pyrbacproxy.demo.pki import Authority
 from pyrbacproxy.kube.exec_plugin import PluginCredential, PluginError, plugin_problems, run_plugin
+from pyrbacproxy.values import replace
 from tests.kube.parties import text_of
 
 V1 = "client.authentication.k8s.io/v1"

@@ -1,11 +1,10 @@
 """Certificates whole and broken, in time and out of it."""
 
-from dataclasses import replace
-
 import pytest
 
 from pyrbacproxy.node.audit import client_ca_lifetime, serving_pair_lifetime
 from pyrbacproxy.node.facts import Answer, Asked, CertificateFile, NoAnswer, NotSeen
+from pyrbacproxy.values import replace
 from tests.node.well import (
     BLIND,
     CLIENT_CA,

@@ -1,7 +1,5 @@
 """The port: who listens, what it answers, what lies behind it."""
 
-from dataclasses import replace
-
 import pytest
 
 from pyrbacproxy.node.audit import (
@@ -20,6 +18,7 @@ from pyrbacproxy.node.facts import (
     Process,
     Unseen,
 )
+from pyrbacproxy.values import replace
 from tests.node.well import BLIND, CRIO, LEGACY, NAMESPACE, SIDECAR, SOCKET, WELL, told
 
 Sockets = tuple[ListeningSocket, ...]

@@ -2,13 +2,13 @@
 
 import os
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyrbacproxy.node.facts import ListeningSocket, NotSeen, Process
 from pyrbacproxy.node.host import holders_text, listening_sockets
+from pyrbacproxy.values import replace
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  inode"
 UID = "0b7b2a4c-1f3e-4d5a-8c9b-0123456789ab"

@@ -1,7 +1,5 @@
 """Static pods: every fault of the folder, the kubelet's setting and the legacy pod's remains."""
 
-from dataclasses import replace
-
 import pytest
 
 from pyrbacproxy.node.audit import (
@@ -21,6 +19,7 @@ from pyrbacproxy.node.facts import (
     StaticPodPath,
     Unseen,
 )
+from pyrbacproxy.values import replace
 from tests.node.well import BLIND, LEGACY, NAMESPACE, WELL, told
 
 FOLDER = "/etc/kubernetes/manifests"

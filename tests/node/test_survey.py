@@ -3,7 +3,6 @@
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from pyrbacproxy.node.facts import (
 )
 from pyrbacproxy.node.scrape import Credential, CredentialError
 from pyrbacproxy.node.survey import Scope, survey
+from pyrbacproxy.values import replace
 
 NOW = 1.8e9
 KUBELET = "etc/kubernetes/kubelet.conf"

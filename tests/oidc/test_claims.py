@@ -1,7 +1,6 @@
 """What a token's claims must say, and whom they make."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from pyrbacproxy.model import UserInfo
 from pyrbacproxy.oidc.settings import OidcSettings
 from pyrbacproxy.oidc.tokens import Refused, claims_refusal, json_object, user_of_claims
+from pyrbacproxy.values import replace
 from tests.oidc.parties import NOW, SETTINGS, claims
 
 BY_EMAIL = replace(SETTINGS, username_claim="email")

@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 import pytest
 import trustme
@@ -13,6 +12,7 @@ from aiohttp import web
 from pyrbacproxy.oidc import issuer as discovery
 from pyrbacproxy.oidc import issuer as module
 from pyrbacproxy.oidc.issuer import MAX_WAITING, Issuer
+from pyrbacproxy.values import replace
 from tests.oidc.parties import PATIENCE_SECONDS, SETTINGS, Provider
 
 SHORT_SECONDS = 0.02

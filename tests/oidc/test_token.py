@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from pyrbacproxy.model import UserInfo
 from pyrbacproxy.oidc.tokens import MAX_TOKEN_BYTES, Refused, judge
+from pyrbacproxy.values import replace
 from tests.oidc.parties import NOW, SETTINGS, claims, keys, private_key, signed
 
 KEYS = keys("rsa-1", "P-256")

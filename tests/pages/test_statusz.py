@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -10,6 +9,7 @@ import yaml
 from pyrbacproxy.http1.head import Response
 from pyrbacproxy.pages.status import Program
 from pyrbacproxy.pages.statusz_flagz import DELIMITERS, Statusz
+from pyrbacproxy.values import replace
 from tests.fakes import request
 
 STARTED_AT = 1725603591.5  # Fri Sep  6 06:19:51 UTC 2024

@@ -1,4 +1,4 @@
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 
 import pytest
 
@@ -8,6 +8,7 @@ from pyrbacproxy.http1.parser import RequestParser, RequestReceived
 from pyrbacproxy.model import ClientCertificate, Peer
 from pyrbacproxy.proxy import exchange as decision_memory
 from pyrbacproxy.proxy.exchange import DecisionMemory, Question, Remembered
+from pyrbacproxy.values import replace
 from tests.proxy.dialogue import ALLOWED, forwarding_handler
 
 ALICE = ClientCertificate("alice", (), 0.0, 100.0, "ab")

@@ -1,13 +1,13 @@
 import gc
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from OpenSSL import SSL
 
 from pyrbacproxy.tls.engine import PlainHttpError, ServerEngine, TlsError
 from pyrbacproxy.tls.server_context import TlsSettings, server_context
+from pyrbacproxy.values import replace
 from tests.tls.parties import Client, authority, issue
 
 VERSIONS = [

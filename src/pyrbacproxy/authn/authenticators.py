@@ -2,7 +2,6 @@
 
 import base64
 import re
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from pyrbacproxy.handler import Request
@@ -16,6 +15,7 @@ from pyrbacproxy.model import (
     TokenReviewAnswer,
     UserInfo,
 )
+from pyrbacproxy.values import Frozen, replace
 
 # --- authenticator --------------------------------------------------------------------
 # `Authenticator`: who is it? `Authenticated`, `Rejected` or, nothing to say, None; their union.
@@ -25,8 +25,7 @@ ALL_AUTHENTICATED = "system:authenticated"
 ALL_UNAUTHENTICATED = "system:unauthenticated"
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(Frozen):
     """A known user. `source` is "certificate", "token" or "oidc"; `head` is the request's without
     the credential it consumed.
     """
@@ -36,8 +35,7 @@ class Authenticated:
     head: RequestHead
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Frozen):
     """A credential was there and is not good. `reason` is for the log: it never holds the
     credential.
     """

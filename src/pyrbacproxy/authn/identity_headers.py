@@ -8,20 +8,19 @@ so that `Connection` can't remove what we set.
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 
 from pyrbacproxy.http1.forwarding import canonical
 from pyrbacproxy.http1.head import Headers, folded
 from pyrbacproxy.model import UserInfo
+from pyrbacproxy.values import Frozen
 
 _USUAL_NAMES = (b"x-remote-user", b"x-remote-uid", b"x-remote-group", b"x-remote-groups")
 _EXTRA_PREFIX = b"x-remote-extra-"
 _PROTOCOL_PREFIX = b"base64url.bearer.authorization.k8s.io."
 
 
-@dataclass(frozen=True, slots=True)
-class IdentitySettings:
+class IdentitySettings(Frozen):
     """The configured names; they are stripped always and set only when `is_enabled`."""
 
     is_enabled: bool = False
@@ -30,8 +29,7 @@ class IdentitySettings:
     groups_separator: str = "|"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Frozen):
     """The header lines that tell the upstream who it is, and the groups that could not be told."""
 
     lines: tuple[tuple[bytes, bytes], ...] = ()

@@ -7,12 +7,12 @@ as it was checked, so a query or a header that could be read in two ways yields 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pyrbacproxy.authz.templates import RenderError, Template
 from pyrbacproxy.http1.head import Headers, RequestHead, folded
 from pyrbacproxy.http1.target import Target, has_encoded_separator, parse_query
 from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
+from pyrbacproxy.values import Frozen
 
 # Methods are case-sensitive; whatever is not here (HEAD, OPTIONS, TRACE ...) is "*", which only
 # rules for "*" grant.
@@ -31,8 +31,7 @@ def verb_of(method: bytes) -> str:
     return VERBS.get(method, OTHER_VERB)
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(Frozen):
     """The action to be authorized.
 
     `is_path_exact` is false when `%2F`, `%5C` or `%00` would be forwarded: then no static path rule
@@ -44,8 +43,7 @@ class Attributes:
     is_path_exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceTemplates:
+class ResourceTemplates(Frozen):
     """`resourceAttributes` of the authorization file; without rewrites the texts are literal."""
 
     namespace: Template
@@ -56,16 +54,14 @@ class ResourceTemplates:
     name: Template
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrites:
+class Rewrites(Frozen):
     """Where rewrite values come from; "" turns a source off (reference 2.3)."""
 
     query_parameter: str = ""
     header: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeSettings:
+class AttributeSettings(Frozen):
     """What is checked per request: one or more resource checks (N6: all must hold), or the path
     when there are none.
     """

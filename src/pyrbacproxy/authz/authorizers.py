@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
@@ -23,6 +22,7 @@ from pyrbacproxy.model import (
     SubjectAccessReview,
     SubjectAccessReviewAnswer,
 )
+from pyrbacproxy.values import Frozen
 
 # --- authorizer -----------------------------------------------------------------------
 # `Authorizer`: may this be done? `Decision` (allow, deny, no opinion) with its reason, or the
@@ -37,8 +37,7 @@ class Kind(Enum):
     NO_OPINION = "no opinion"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Frozen):
     """`reason` is for logs; `source` is "static", "review" or "none" when nobody had an opinion."""
 
     kind: Kind
@@ -113,8 +112,7 @@ _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
-@dataclass(frozen=True, slots=True)
-class StaticRule:
+class StaticRule(Frozen):
     """One allowing entry (reference 2.4, D1). An empty field matches anything; `groups` matches who
     is in at least one.
     """

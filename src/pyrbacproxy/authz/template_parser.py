@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, TypeAlias
 from urllib.parse import quote_plus
@@ -18,6 +17,7 @@ from pyrbacproxy.authz.templates import (
     Value,
     encoded,
 )
+from pyrbacproxy.values import Frozen
 
 # --- template tokens ------------------------------------------------------------------
 # The text of a template → its tokens, as Go's text/template cuts it, or `TemplateError`.
@@ -91,8 +91,7 @@ class TemplateError(ValueError):
         super().__init__(f"line {self.line}, column {self.column}: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Frozen):
     """A piece of a template; `position` counts characters from 0, `is_spaced` tells a blank before
     it.
     """
@@ -269,8 +268,7 @@ class Expression(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Frozen):
     """A literal."""
 
     value: Value
@@ -280,8 +278,7 @@ class Constant:
         return self.value
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteValue:
+class RewriteValue(Frozen):
     """`.Value`; it is never evaluated itself (FR45)."""
 
     def evaluate(self, frame: Frame) -> Value:
@@ -289,8 +286,7 @@ class RewriteValue:
         return frame.value
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Frozen):
     """`$x`, or the dot inside `with`."""
 
     slot: int
@@ -300,8 +296,7 @@ class Variable:
         return frame.slots[self.slot]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Frozen):
     """A function with its arguments; what was piped in is the last one."""
 
     function: Function
@@ -315,8 +310,7 @@ class Call:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class FirstOf:
+class FirstOf(Frozen):
     """`and`, `or`: the first argument that decides, else the last; those behind it are not looked
     at, but for what was piped in.
     """
@@ -336,8 +330,7 @@ class FirstOf:
         return last.evaluate(frame) if piped is None else piped
 
 
-@dataclass(frozen=True, slots=True)
-class Show:
+class Show(Frozen):
     """`{{ pipeline }}`."""
 
     expression: Expression
@@ -347,8 +340,7 @@ class Show:
         frame.write(shown(self.expression.evaluate(frame)))
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Frozen):
     """`{{ $x := pipeline }}` or `{{ $x = pipeline }}`: nothing is written."""
 
     slot: int
@@ -359,8 +351,7 @@ class Store:
         frame.slots[self.slot] = self.expression.evaluate(frame)
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Frozen):
     """The parts that are rendered when the condition is not empty, false or 0.
 
     The condition's value goes to `slots`: a variable that is declared there, the dot of `with`.
@@ -378,8 +369,7 @@ class Branch:
         return bool(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Frozen):
     """`if` or `with`, its `else if` or `else with`, and its `else`."""
 
     branches: tuple[Branch, ...]
@@ -416,8 +406,7 @@ _HTML = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Frozen):
     """A function and how many arguments it takes; `most` None is any number."""
 
     function: Function
@@ -580,8 +569,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LOWEST_ESCAPED, _HIGHEST_ESCAPED = 0xDC80, 0xDCFF  # how Python spells bytes that are no UTF-8
 
 
-@dataclass(frozen=True, slots=True)
-class Directive:
+class Directive(Frozen):
     """One `%...` with the text before it; `most` cuts a text to so many characters."""
 
     before: bytes
@@ -606,8 +594,7 @@ class Directive:
         return self.before + text.encode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Frozen):
     """A format that was read; its directives take one argument each."""
 
     directives: tuple[Directive, ...]

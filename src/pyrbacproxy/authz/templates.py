@@ -6,8 +6,9 @@ on a value; an empty namespace means all of them, so for us such a request has n
 (README, D3).
 """
 
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from pyrbacproxy.values import Frozen, Mutable, field
 
 # Any text on the way is cut off here: no name in Kubernetes is longer than 253 bytes.
 MOST_BYTES = 1 << 16
@@ -19,8 +20,7 @@ class RenderError(ValueError):
     """The template fails on this value; the text says why, without the value."""
 
 
-@dataclass(slots=True)
-class Frame:
+class Frame(Mutable):
     """One rendering under way: the value, the variables by slot, what was written so far."""
 
     value: bytes
@@ -42,8 +42,7 @@ class Part(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Frozen):
     """What stands between actions."""
 
     text: bytes
@@ -53,8 +52,7 @@ class Text:
         frame.write(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Frozen):
     """A parsed template. `flaw` says why it fails on every value, "" if it doesn't: such a one is
     always empty, as in the original.
     """

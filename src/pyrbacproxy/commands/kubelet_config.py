@@ -5,7 +5,6 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,13 +33,13 @@ from pyrbacproxy.node.kubelet_config import (
     request,
 )
 from pyrbacproxy.tls.names import Profile, rendered
+from pyrbacproxy.values import Frozen
 
 # --- kubelet report -------------------------------------------------------------------
 # What `kubelet-config` shows: an `Answer` → text for people, JSON for programs.
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(Frozen):
     """What the files say; `manifests` is None when there is none to look into."""
 
     defaults: Document
@@ -48,8 +47,7 @@ class Inputs:
     manifests: list[Document] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Frozen):
     """All that is to be shown; `sidecars` names their owners, None when nobody looked."""
 
     pool: Pool

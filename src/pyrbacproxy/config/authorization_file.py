@@ -3,7 +3,6 @@
 import re
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from yaml import MappingNode, Node, SafeLoader, ScalarNode, ScalarToken, SequenceNode, YAMLError
 from yaml.scanner import ScannerError
@@ -18,6 +17,7 @@ from pyrbacproxy.authz.attributes import (
 from pyrbacproxy.authz.authorizers import PageChecks, StaticRule, doubts
 from pyrbacproxy.authz.templates import Template, literal
 from pyrbacproxy.config.findings import Findings
+from pyrbacproxy.values import Frozen, field
 
 # --- yaml tree ------------------------------------------------------------------------
 #
@@ -75,8 +75,7 @@ class NotYamlError(Exception):
     """The text cannot be read at all; says where and why on one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Frozen):
     """A value in the file, and the key under which it is known: `authorization.static[0].path`."""
 
     node: Node
@@ -392,8 +391,7 @@ _UNUSED_RESOURCE_KEYS = ("verb", "resourceName")
 _RULE_KEYS = ("verb", "namespace", "apiGroup", "resource", "subresource", "name", "path")
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizationFile:
+class AuthorizationFile(Frozen):
     """What the file says; without a file, nothing. When it is not whole, for a problem was found,
     nothing follows from what it lacks.
     """

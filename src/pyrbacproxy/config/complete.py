@@ -4,7 +4,6 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 from urllib.parse import quote, unquote, urlsplit
 
@@ -33,6 +32,7 @@ from pyrbacproxy.tls.files import TlsFileError
 from pyrbacproxy.tls.names import CipherList, cipher_list, minimum_version
 from pyrbacproxy.tls.server_context import NamedFile, TlsSettings, pair_problems
 from pyrbacproxy.tls.upstream_context import upstream_context
+from pyrbacproxy.values import Frozen, replace
 
 # --- address --------------------------------------------------------------------------
 # `host:port` as Go's `net.Listen` reads it → `Address`.
@@ -686,8 +686,7 @@ _TAKEN_NAMES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Problems:
+class Problems(Frozen):
     """Why there are no settings; one of the warnings gathered on the way may tell the cause."""
 
     lines: tuple[str, ...]

@@ -1,10 +1,9 @@
 """`Findings`: what reading a configuration turns up, gathered so that all is told at once."""
 
-from dataclasses import dataclass, field
+from pyrbacproxy.values import Frozen, field
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Frozen):
     """Problems end the start, warnings go to the log; both name flag or file, key and value."""
 
     problems: list[str] = field(default_factory=list)

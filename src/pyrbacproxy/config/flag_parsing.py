@@ -4,7 +4,6 @@ import re
 import textwrap
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pyrbacproxy.config.flags import (
     FLAGS,
@@ -17,6 +16,7 @@ from pyrbacproxy.config.flags import (
     quoted,
     without_password,
 )
+from pyrbacproxy.values import Frozen
 
 # --- version --------------------------------------------------------------------------
 # What `--version` means: print and exit, print more, or go on under a name (reference 1.2).
@@ -25,8 +25,7 @@ VERSION = "0.1.0"  # pyproject.toml's, known here without the cost of reading pa
 _NUMBERS = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class VersionAnswer:
+class VersionAnswer(Frozen):
     """`printed` is the line to print before exiting, "" to go on; `reported` is our version."""
 
     printed: str
@@ -63,8 +62,7 @@ def _numbers(text: str) -> str:
 _BY_SHORTHAND = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Frozen):
     """Every flag's value, typed by its kind; which were given; and the words that are no flags.
 
     `doubtful` are the flags that a wrong word may have meant: that they are not given is no mistake
@@ -136,8 +134,7 @@ class Options:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Frozen):
     """What the words mean and all that is wrong with them; a bad value leaves the default."""
 
     options: Options

@@ -5,8 +5,9 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from pyrbacproxy.values import Frozen, replace
 
 # --- values ---------------------------------------------------------------------------
 #
@@ -287,8 +288,7 @@ class Fate(Enum):
     DEAD = "a logging flag of old manifests: type-checked, warned about, without effect"
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Frozen):
     """One flag. `default` is text in its own grammar; `choices` are its only values, if any."""
 
     name: str
@@ -321,8 +321,7 @@ class Flag:
         return _PARSERS[self.kind](text)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Frozen):
     """Flags under one heading of the help."""
 
     title: str

@@ -1,7 +1,5 @@
 """`Settings`: the frozen whole, made of each part's own settings type."""
 
-from dataclasses import dataclass
-
 from pyrbacproxy.access import AccessSettings
 from pyrbacproxy.authz.attributes import AttributeSettings
 from pyrbacproxy.authz.authorizers import StaticRule
@@ -13,10 +11,10 @@ from pyrbacproxy.proxy.connector import UpstreamSettings
 from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.startup.gate import GateSettings
 from pyrbacproxy.tls.server_context import TlsSettings
+from pyrbacproxy.values import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Frozen):
     """Where to bind. `host` has no brackets and "" means every address of every family.
 
     `text` is as the operator wrote it, `flags` are the flags that say so, with their values.
@@ -28,8 +26,7 @@ class Address:
     flags: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Frozen):
     """All that the program needs, complete and valid.
 
     `kube` is None when no API server is needed (D20), `oidc` when there is no issuer, `http2` when

@@ -5,7 +5,6 @@ import json
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -15,6 +14,7 @@ from pyrbacproxy.demo.documents import Document, DocumentError, document
 from pyrbacproxy.demo.rbac import Permission, Policy
 from pyrbacproxy.demo.tokens import TokenTable, with_authenticated
 from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, TokenReviewAnswer, UserInfo
+from pyrbacproxy.values import Frozen
 
 # --- impersonation --------------------------------------------------------------------
 # `Impersonate-` headers, as kube-apiserver reads them: who is meant, and what that takes.
@@ -89,8 +89,7 @@ _ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))
 _PRIVILEGED_GROUP = "system:masters"
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Frozen):
     """What is wrong: it waits before each answer, gives a status instead, or hangs up."""
 
     delay_seconds: float = 0.0
@@ -98,8 +97,7 @@ class Trouble:
     hangs_up: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewRecord:
+class ReviewRecord(Frozen):
     """One review that was answered: its kind, who asked, about whom, the outcome. No secrets."""
 
     kind: str

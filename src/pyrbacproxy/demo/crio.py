@@ -8,11 +8,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from email.utils import formatdate
 from zlib import crc32
 
 import uvloop
+
+from pyrbacproxy.values import Frozen
 
 # --- crio metrics ---------------------------------------------------------------------
 #
@@ -62,8 +63,7 @@ _LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 _STARTED = 1767225600
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
+class _Family(Frozen):
     """One metric: its samples are (suffix of the name, labels as text, value)."""
 
     name: str

@@ -1,15 +1,15 @@
 """Decoded YAML or JSON → typed fields, or an error that names the place."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from pyrbacproxy.values import Frozen
 
 
 class DocumentError(ValueError):
     """A field has the wrong type, or lacks. `str()` names its path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Frozen):
     """A mapping with the path where it stands; absent and null fields read as their zero value."""
 
     fields: Mapping[str, object]

@@ -9,7 +9,6 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -17,14 +16,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from pyrbacproxy.values import Frozen
+
 _LIFETIME = dt.timedelta(days=7)
 # They begin a little in the past, so that a clock that was just set back does not refuse them.
 _BACKDATED = dt.timedelta(minutes=5)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Frozen):
     """A certificate with its key: two files, and one with both, as the kubelet writes its own."""
 
     certificate_file: Path

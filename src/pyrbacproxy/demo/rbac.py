@@ -1,10 +1,10 @@
 """Kubernetes RBAC: may this user do this, as kube-apiserver's RBAC authorizer answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pyrbacproxy.model import NonResourceAttributes, ResourceAttributes, UserInfo
+from pyrbacproxy.values import Frozen, field, replace
 
 # --- label selector -------------------------------------------------------------------
 # Kubernetes label selectors, as aggregated ClusterRoles use them. Pure.
@@ -19,8 +19,7 @@ class Operator(Enum):
     DOES_NOT_EXIST = "DoesNotExist"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Frozen):
     """One entry of `matchExpressions`. An absent label fulfils NotIn and DoesNotExist."""
 
     key: str
@@ -37,8 +36,7 @@ class Requirement:
         return is_among if self.operator is Operator.IN else not is_among
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Frozen):
     """All labels and all requirements must match; an empty selector matches everything."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -63,8 +61,7 @@ class LabelSelector:
 _ALL = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRule:
+class PolicyRule(Frozen):
     """An allowing rule; either the resource fields or `non_resource_urls` are filled."""
 
     verbs: tuple[str, ...]
@@ -74,8 +71,7 @@ class PolicyRule:
     non_resource_urls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRole:
+class ClusterRole(Frozen):
     """A ClusterRole; with `selectors`, its rules are those of the selected roles (`aggregated`)."""
 
     name: str
@@ -84,8 +80,7 @@ class ClusterRole:
     selectors: tuple[LabelSelector, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Frozen):
     """A Role of one namespace."""
 
     namespace: str
@@ -93,8 +88,7 @@ class Role:
     rules: tuple[PolicyRule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Frozen):
     """Who a binding is for; `kind` is User, Group or ServiceAccount."""
 
     kind: str
@@ -102,16 +96,14 @@ class Subject:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRef:
+class RoleRef(Frozen):
     """The role of a binding; `kind` is Role or ClusterRole."""
 
     kind: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Frozen):
     """A ClusterRoleBinding when `namespace` is "", else a RoleBinding of that namespace."""
 
     name: str
@@ -120,8 +112,7 @@ class Binding:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Frozen):
     """The authorizer's answer; without permission `reason` is empty or tells of broken bindings."""
 
     is_allowed: bool

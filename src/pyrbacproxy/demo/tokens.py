@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from pyrbacproxy.model import TokenReviewAnswer, UserInfo
+from pyrbacproxy.values import Frozen, replace
 
 API_AUDIENCE = "https://kubernetes.default.svc"
 _AUTHENTICATED = "system:authenticated"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEntry:
+class TokenEntry(Frozen):
     """Whose token it is and for which audiences it was made."""
 
     user: UserInfo

@@ -7,10 +7,10 @@ exactly one manner, or a refusal. The bytes that go on are framed anew from the 
 copying the header lines that were received.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from pyrbacproxy.http1.head import Headers, RemoteProtocolError, RequestHead, ResponseHead
+from pyrbacproxy.values import Frozen
 
 # 18 digits stay below 2**63, the limit of the original's counter, and far above any body.
 _MOST_LENGTH_DIGITS = 18
@@ -29,8 +29,7 @@ class Kind(Enum):
     UNTIL_CLOSE = "until close"
 
 
-@dataclass(frozen=True, slots=True)
-class Framing:
+class Framing(Frozen):
     """A body's kind of end, and its length in bytes where the kind is LENGTH."""
 
     kind: Kind

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+
+from pyrbacproxy.values import Frozen
 
 # --- errors ---------------------------------------------------------------------------
 # Protocol errors: `LocalProtocolError` is our bug, `RemoteProtocolError(status)` is theirs.
@@ -98,8 +99,7 @@ class Headers:
         return Headers((*self.pairs, *pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Frozen):
     """A request line and its headers. `minor` is the version's last digit: HTTP/1.0 or HTTP/1.1."""
 
     method: bytes
@@ -113,8 +113,7 @@ class RequestHead:
         return _is_persistent(self.headers, self.minor)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Frozen):
     """A status line and its headers."""
 
     status: int
@@ -167,8 +166,7 @@ _TEXT = ((b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Opti
 _NONE = Headers()
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Frozen):
     """Status, headers and the whole body; the writer adds Date, Content-Length and Connection."""
 
     status: int

@@ -1,7 +1,6 @@
 """Parses HTTP/1.1 requests and responses: `feed(bytes)` returns events and never does I/O."""
 
 import re
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from pyrbacproxy.http1.head import (
     check_host,
 )
 from pyrbacproxy.http1.target import Target, parse_target
+from pyrbacproxy.values import Frozen, field
 
 # --- llhttp ---------------------------------------------------------------------------
 #
@@ -384,8 +384,7 @@ _MOST_KNOWN = 64
 _LONGEST_KNOWN_BYTES = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
+class RequestReceived(Frozen):
     """A whole request head, checked.
 
     `raw` is its exact bytes, for whoever remembers what followed from it. `may_switch`: it asks for
@@ -399,15 +398,13 @@ class RequestReceived:
     may_switch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InterimReceived:
+class InterimReceived(Frozen):
     """A 1xx response other than 101; the final one is still to come."""
 
     head: ResponseHead
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseReceived:
+class ResponseReceived(Frozen):
     """A final response head, or a 101; `raw` is its exact bytes."""
 
     head: ResponseHead
@@ -415,8 +412,7 @@ class ResponseReceived:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Trailers:
+class Trailers(Frozen):
     """The fields behind a chunked body, as sent: never to be merged into the head's."""
 
     headers: Headers

@@ -6,11 +6,11 @@ different paths.
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote_to_bytes
 
 from pyrbacproxy.http1.head import RemoteProtocolError
+from pyrbacproxy.values import Frozen
 
 # RFC 3986 §3.2 without user information: a name without escapes or an address in brackets, and a
 # numeric port: what no Host could be must not become one (FR06).
@@ -41,8 +41,7 @@ class Form(Enum):
     ASTERISK = "asterisk"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Frozen):
     """A request-target taken apart.
 
     `raw_path` is the path as sent ("" becomes "/" for absolute-form); `path` is its single
@@ -57,8 +56,7 @@ class Target:
     authority: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Frozen):
     """A query as Go reads it. Doubtful: the upstream might read other pairs than these."""
 
     pairs: tuple[tuple[str, str], ...]

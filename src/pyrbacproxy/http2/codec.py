@@ -1,7 +1,6 @@
 """One client's HTTP/2 connection in memory: frames in, events and frames out (`h2` library)."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from h2.config import H2Configuration
@@ -25,6 +24,7 @@ from hpack.table import HeaderTable
 from pyrbacproxy.http2 import frames
 from pyrbacproxy.http2.frames import Frame
 from pyrbacproxy.http2.limits import Code, ConnectionFaultError, Http2Limits
+from pyrbacproxy.values import Frozen
 
 # --- head block -----------------------------------------------------------------------
 #
@@ -282,8 +282,7 @@ _HANDED_ON = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Frozen):
     """A request's head; `fields` is None when it was too large. `is_whole`: no body follows."""
 
     stream: int
@@ -291,8 +290,7 @@ class Opened:
     is_whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Frozen):
     """Some of a body; `flow_bytes` is what it took of the windows."""
 
     stream: int
@@ -300,29 +298,25 @@ class Data:
     flow_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Frozen):
     """The end of a request; `trailers` is None when they were too large."""
 
     stream: int
     trailers: Fields | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Frozen):
     """A stream is over before its time; `is_ours`: for what the client did to its window."""
 
     stream: int
     is_ours: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Frozen):
     """A window may have opened, or the client's settings changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class GoneAway:
+class GoneAway(Frozen):
     """The client opens no more streams."""
 
 

@@ -6,10 +6,10 @@ a header block is begun and how long it has become (CONTINUATION floods).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from pyrbacproxy.http2.limits import Code, ConnectionFaultError
+from pyrbacproxy.values import Frozen
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA: Final = 0
@@ -39,8 +39,7 @@ _HEAD_WEIGHT = 8
 _MOST_CONTINUATIONS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Frozen):
     """One frame. HEADERS are whole: padding, priority and CONTINUATION are gone."""
 
     kind: int

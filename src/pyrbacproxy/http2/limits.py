@@ -1,7 +1,8 @@
 """HTTP/2 limits, and the error codes that end a connection or a stream (RFC 9113 §7)."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from pyrbacproxy.values import Frozen
 
 # --- errors ---------------------------------------------------------------------------
 # What ends an HTTP/2 connection, or one stream of it: the codes of RFC 9113 §7 that we use.
@@ -46,8 +47,7 @@ _FALLBACK_BYTES = 1_048_576
 _FALLBACK_STREAMS = 250
 
 
-@dataclass(frozen=True, slots=True)
-class Http2Limits:
+class Http2Limits(Frozen):
     """Sizes in bytes. `window` is one stream's; `connection_window` is shared by all streams."""
 
     streams: int = 100

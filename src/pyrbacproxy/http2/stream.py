@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 from pyrbacproxy.http1.framing import Kind
@@ -26,6 +25,7 @@ from pyrbacproxy.proxy.exchange import (
 )
 from pyrbacproxy.proxy.heads import relayed_trailers, same_trailers
 from pyrbacproxy.proxy.transport import Deadline
+from pyrbacproxy.values import replace
 
 # --- outbox ---------------------------------------------------------------------------
 # What of one response's body waits until the client's windows let it go.

@@ -6,7 +6,6 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 from urllib.parse import quote, urlsplit
@@ -23,6 +22,7 @@ from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings
 from pyrbacproxy.kube.memory import Cause, FailedAttempt
 from pyrbacproxy.kube.rate import WAIT_SECONDS, Turns
 from pyrbacproxy.model import Answer, Review
+from pyrbacproxy.values import Frozen, field
 
 # --- post -----------------------------------------------------------------------------
 # A review → the bytes of the request that posts it.
@@ -70,8 +70,7 @@ _MAX_HEAD_BYTES = 65_536
 _SWITCHING_PROTOCOLS = 101
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Frozen):
     """A whole answer, or one that was cut because it is too long.
 
     `retry_after` is the header as sent, "" without one. `keeps_connection` says that the connection
@@ -662,8 +661,7 @@ class ApiClient:
             link.retire()
 
 
-@dataclass(frozen=True, slots=True)
-class _Deadline:
+class _Deadline(Frozen):
     """When a call must be over, in the loop's time, and the seconds that it had."""
 
     at: float

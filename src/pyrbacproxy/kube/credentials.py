@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +24,7 @@ from pyrbacproxy.kube import tls_context
 from pyrbacproxy.kube.kubeconfig import ApiServer, KubeSettings, problems
 from pyrbacproxy.kube.kubeconfig_file import digest_of, is_header_text
 from pyrbacproxy.regular_file import read_regular
+from pyrbacproxy.values import Frozen
 
 _LOG = logging.getLogger(__name__)
 
@@ -329,8 +329,7 @@ def _end_session(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Resolved:
+class _Resolved(Frozen):
     """What a kubeconfig says, the digests of the files it is made of, and whether a plugin was run
     for it.
     """

@@ -11,12 +11,12 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from pyrbacproxy.kube.kubeconfig_file import DocumentError, Fields, read_document
 from pyrbacproxy.kube.tls_context import pair_problem
+from pyrbacproxy.values import Frozen, field
 
 _GROUP = "client.authentication.k8s.io"
 _VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
@@ -32,8 +32,7 @@ class PluginError(Exception):
     """The plugin brought no credential; the text is fit for a log."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginCredential:
+class PluginCredential(Frozen):
     """A token, a client certificate with its key (PEM), or both; "" for what there is not.
 
     `expires_at` is in seconds since the epoch, None when the plugin does not say.

@@ -6,7 +6,6 @@ known without a call. Resolving it is kubernetes-asyncio's job, in a child proce
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,12 +21,12 @@ from pyrbacproxy.kube.kubeconfig_file import (
     token_file_problems,
 )
 from pyrbacproxy.regular_file import read_regular
+from pyrbacproxy.values import Frozen, field
 
 _LABEL_END = 64
 
 
-@dataclass(frozen=True, slots=True)
-class KubeSettings:
+class KubeSettings(Frozen):
     """How the API server is reached and how often.
 
     `kubeconfig` is a path, "" for the in-cluster service account (`server` is then its https URL
@@ -49,8 +48,7 @@ class KubeSettings:
     proxies: EgressProxies = field(default_factory=EgressProxies)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiServer:
+class ApiServer(Frozen):
     """Where the API server is and how we prove who we are: everything that a connection to it
     depends on.
 

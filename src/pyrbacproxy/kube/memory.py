@@ -5,7 +5,6 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -19,6 +18,7 @@ from pyrbacproxy.model import (
     TokenReview,
     TokenReviewAnswer,
 )
+from pyrbacproxy.values import Frozen
 
 # --- attempt --------------------------------------------------------------------------
 #
@@ -41,7 +41,6 @@ class Cause(Enum):
     NOT_ASKED = "not asked"
 
 
-@dataclass(frozen=True, slots=True)
 class FailedAttempt(ReviewFailed):
     """A call without an answer.
 
@@ -98,8 +97,7 @@ REFUSED_SECONDS = 10.0
 REFUSED_WITH_ERROR_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(Frozen):
     """`seconds` are 0 or less when the answer may not be used again. `is_positive`: it lets
     somebody in.
     """
@@ -108,8 +106,7 @@ class Lifetime:
     is_positive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
+class Lifetimes(Frozen):
     """The configured times, in seconds; those of refused tokens are D14's."""
 
     token_seconds: float

@@ -4,7 +4,6 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from pyrbacproxy.node.documents import Document, Json
 from pyrbacproxy.node.facts import (
@@ -26,6 +25,7 @@ from pyrbacproxy.node.facts import (
     StaticPodPath,
     Unseen,
 )
+from pyrbacproxy.values import Frozen
 
 # --- sidecar --------------------------------------------------------------------------
 # The sidecar that replaces the legacy static pod: whether manifests have it, and what needs it.
@@ -42,8 +42,7 @@ class NoSidecarError(Exception):
     """No object has the container; says which were looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sidecar:
+class Sidecar(Frozen):
     """One such container: the object that has it ("DaemonSet machine-config-daemon"), its words."""
 
     owner: str
@@ -304,7 +303,7 @@ def _unexpected(manifests: list[Manifest], role: Role) -> Iterator[Finding]:
     copies = Counter(one.pod for one in manifests if isinstance(one.pod, str))
     for one in manifests:
         is_seen = isinstance(one.pod, str)
-        if one.pod in _EXPECTED[role] and copies[one.pod] == 1:
+        if is_seen and one.pod in _EXPECTED[role] and copies[str(one.pod)] == 1:
             continue
         if not is_seen and role is not Role.WORKER:
             continue

@@ -1,10 +1,10 @@
 """Facts about a node and findings about them; what could not be read is `NotSeen`."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from pyrbacproxy.node.documents import Document, DocumentError, shown
+from pyrbacproxy.values import Frozen
 
 # --- kubelet settings -----------------------------------------------------------------
 # What the kubelet's configuration file says about the folder of static pods.
@@ -12,8 +12,7 @@ from pyrbacproxy.node.documents import Document, DocumentError, shown
 STATIC_POD_PATH = "staticPodPath"
 
 
-@dataclass(frozen=True, slots=True)
-class StaticPodPath:
+class StaticPodPath(Frozen):
     """`staticPodPath` as it is written: None when unset, "" when explicitly empty.
 
     The kubelet has no default for it: unset or empty, it watches no folder.
@@ -58,15 +57,13 @@ class Role(Enum):
     ARBITER = "arbiter"
 
 
-@dataclass(frozen=True, slots=True)
-class NotSeen:
+class NotSeen(Frozen):
     """Something could not be looked at, and why: it is neither well nor ill."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Frozen):
     """One process, and the container and pod that its cgroup leads to.
 
     `container` is an ID. `container_name` is "" where the kubelet's names are in sight and none is
@@ -87,8 +84,7 @@ class Process:
         return f"{self.command} (pid {self.pid}){pod}"
 
 
-@dataclass(frozen=True, slots=True)
-class ListeningSocket:
+class ListeningSocket(Frozen):
     """A listening TCP socket, and whose it is.
 
     Without processes: they do not show, unless `is_all_in_sight`, which means that every process of
@@ -101,16 +97,14 @@ class ListeningSocket:
     is_all_in_sight: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Frozen):
     """A file that the kubelet would run; `pod` is NAMESPACE/NAME, "" when it holds no pod."""
 
     path: str
     pod: str | NotSeen
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyPod:
+class LegacyPod(Frozen):
     """What is left of the legacy static pod, by which source, and what that source leaves open."""
 
     parts: tuple[str, ...]
@@ -118,16 +112,14 @@ class LegacyPod:
     unseen: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Leftovers:
+class Leftovers(Frozen):
     """The legacy pod's files that are left, and why others can't be told to be absent."""
 
     paths: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Frozen):
     """One certificate; the fingerprint is the SHA-256 of its DER, in hex."""
 
     subject: str
@@ -136,8 +128,7 @@ class Certificate:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFile:
+class CertificateFile(Frozen):
     """A PEM file, leaf first if it is a pair; `problem` says why it holds nothing usable."""
 
     path: str
@@ -146,8 +137,7 @@ class CertificateFile:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Frozen):
     """What a request came to: status, fingerprint of the server's leaf, CRI-O series counted."""
 
     status: int
@@ -155,8 +145,7 @@ class Answer:
     series: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
+class NoAnswer(Frozen):
     """A request that was sent and not answered, and why."""
 
     why: str
@@ -165,8 +154,7 @@ class NoAnswer:
 Asked: TypeAlias = Answer | NoAnswer | NotSeen
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Frozen):
     """All of it, as it was at `now`. `role` is None when nobody named it.
 
     `expects_no_static_pods`, which is asked for and not seen: workers shall have no static pods.
@@ -200,16 +188,14 @@ class Severity(Enum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(Frozen):
     """A check that is well, and what was seen."""
 
     check: str
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unseen:
+class Unseen(Frozen):
     """A check that could not be made, and why; `is_needed` if no audit is clean without it."""
 
     check: str
@@ -217,8 +203,7 @@ class Unseen:
     is_needed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Frozen):
     """What is wrong, why that matters, and what to do about it."""
 
     check: str

@@ -8,10 +8,10 @@ import re
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pyrbacproxy.node.facts import ListeningSocket, NotSeen, Process
+from pyrbacproxy.values import Frozen
 
 # --- host files -----------------------------------------------------------------------
 #
@@ -111,24 +111,21 @@ _NEIGHBOUR = re.compile(r"(?:/\.\.)+/(?:[a-z-]+-)?([0-9a-f]{64})(?:\.scope)?(?:/
 _ROOTS = ("kubepods.slice", "kubepods", "systemd/kubepods.slice", "systemd/kubepods")
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedPod:
+class LoggedPod(Frozen):
     """A pod whose folder of logs is there."""
 
     name: str
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedContainer:
+class LoggedContainer(Frozen):
     """A container whose log the kubelet has linked; `pod` is NAMESPACE/NAME."""
 
     name: str
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroup:
+class Cgroup(Frozen):
     """What a process' cgroups say; `path` is the first one that says anything, "" for none."""
 
     uid: str = ""

@@ -3,11 +3,11 @@
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
 from pyrbacproxy.node.documents import Document, DocumentError, Json, shown
 from pyrbacproxy.node.facts import STATIC_POD_PATH
+from pyrbacproxy.values import Frozen, field
 
 # --- kubelet fields -------------------------------------------------------------------
 #
@@ -35,8 +35,7 @@ class Kind(Enum):
     STRUCT = "a mapping"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Frozen):
     """One field; `fields` are those of a struct."""
 
     kind: Kind
@@ -147,8 +146,7 @@ _ENTRIES = {
 _WRAPPING = ("spec", "kubeletconfig")
 
 
-@dataclass(frozen=True, slots=True)
-class Complaints:
+class Complaints(Frozen):
     """What is wrong with a document (`problems`), which keys are `unknown`, and other `notes`."""
 
     file: str
@@ -306,8 +304,7 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TlsProfile:
+class TlsProfile(Frozen):
     """`spec.tlsSecurityProfile`, which overrides the cluster's for the kubelet alone.
 
     `custom` is the lowest version and the suites by OpenSSL's names, None unless it is there.
@@ -317,8 +314,7 @@ class TlsProfile:
     custom: tuple[str, tuple[str, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletRequest:
+class KubeletRequest(Frozen):
     """The KubeletConfiguration that a user gives, and what a KubeletConfig says around it.
 
     The operator refuses a request with `problems`; of its `unknown` keys the nodes get nothing.
@@ -439,16 +435,14 @@ _SYSTEM_ENFORCEMENT = ("system-reserved", "system-reserved-compressible")
 _OWNED = ("cgroupDriver", "clusterDNS", "clusterDomain", "featureGates", "failSwapOn")
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Frozen):
     """A machine-config pool; `is_control_plane` also for one that selects control-plane nodes."""
 
     name: str
     is_control_plane: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Frozen):
     """A value that the merge drops.
 
     `stays` is the default that wins. None: the field is left out, and the kubelet, which cannot
@@ -460,8 +454,7 @@ class Lost:
     stays: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Frozen):
     """The kubelet's configuration of a pool, and what is to be said about it.
 
     The operator refuses a configuration with `problems` and renders nothing. It ignores a user's

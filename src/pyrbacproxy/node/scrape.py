@@ -5,7 +5,6 @@ import io
 import socket
 import ssl
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from pyrbacproxy.node.facts import (
@@ -20,6 +19,7 @@ from pyrbacproxy.node.facts import (
 )
 from pyrbacproxy.tls.certificate import from_der, name_text
 from pyrbacproxy.tls.pem import certificates, key_block
+from pyrbacproxy.values import Frozen, field
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -72,8 +72,7 @@ _UNKNOWN_SERVER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(Frozen):
     """What to scrape with: a token, or a client certificate with its key, or both."""
 
     token: str = field(default="", repr=False)

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from pyrbacproxy.node.audit import DAEMON_FOLDER, KUBELET_FILE, LEFTOVERS, MANIFESTS, is_legacy_pod
@@ -30,6 +29,7 @@ from pyrbacproxy.node.host import (
     running_pods,
 )
 from pyrbacproxy.node.scrape import Credential, ask, certificate_file, client_context
+from pyrbacproxy.values import Frozen
 
 # --- manifests ------------------------------------------------------------------------
 # The kubelet's folder of manifests → which pods it would run.
@@ -197,8 +197,7 @@ _CLIENT_CA = "/etc/kubernetes/kubelet-ca.crt"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is shown, not bound
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Frozen):
     """Where to look and what with; `credential` is None to scrape without."""
 
     host_root: Path

@@ -3,7 +3,6 @@
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -17,21 +16,20 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from pyrbacproxy.model import Outcome
 from pyrbacproxy.observe.metrics import Histogram, Metrics
+from pyrbacproxy.values import Frozen
 
 # --- gauges ---------------------------------------------------------------------------
 # What `/metrics` shows that nobody counts: looked up at the moment when somebody asks.
 
 
-@dataclass(frozen=True, slots=True)
-class Connections:
+class Connections(Frozen):
     """A listener's connections: open now, and accepted since the start."""
 
     open: int
     accepted: int
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Frozen):
     """Watched files: how often they were replaced or found bad since the start, and if they are."""
 
     reloads: int
@@ -39,16 +37,14 @@ class Files:
     is_bad: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Frozen):
     """Something beside the requests: its unexpected failures since the start; if it works now."""
 
     failures: int
     is_failing: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Gauges:
+class Gauges(Frozen):
     """What is looked up at the moment.
 
     `started_at`, `certificate_begins_at` and `certificate_expires_at` are seconds since the epoch,
@@ -399,8 +395,7 @@ _VERSIONS = frozenset(("0.0.1", "0.0.4", "1.0.0"))
 _ZERO = re.compile(r"0(\.0*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Exposition:
+class Exposition(Frozen):
     """A body with what its header lines say; `content_coding` is "" or "gzip"."""
 
     body: bytes

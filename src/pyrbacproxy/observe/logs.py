@@ -15,10 +15,10 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from pyrbacproxy.model import Decided, ExchangeRecord, Outcome
+from pyrbacproxy.values import Frozen, Mutable
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -170,8 +170,7 @@ RATION = "ration"
 LINES_A_SECOND = 10
 
 
-@dataclass(slots=True)
-class _Kind:
+class _Kind(Mutable):
     """One kind's lines in the second that began at a moment; the newest of them."""
 
     began_at: float
@@ -302,8 +301,7 @@ def level_of(verbosity: int) -> int:
     return max(logging.INFO - max(verbosity, 0), 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Structured:
+class Structured(Frozen):
     """A message with values beside it. As text klog's form: `"command failed" err="..."`.
 
     `is_bare`: a line that the original has too begins as there, without quotes.
@@ -498,8 +496,7 @@ _DECIDED_BY = {"static": "static rule", "review": "access review", "none": "no a
 _LONGEST_VALUE = 512
 
 
-@dataclass(slots=True)
-class _Share:
+class _Share(Mutable):
     """What one kind and peer may still write; `seen_at` is in monotonic seconds."""
 
     seen_at: float

@@ -6,7 +6,6 @@ import re
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import cast
 from urllib.parse import quote, urljoin, urlsplit
@@ -20,6 +19,7 @@ from pyrbacproxy.http1.parser import END, ResponseEvent, ResponseParser, Respons
 from pyrbacproxy.oidc import tokens
 from pyrbacproxy.oidc.settings import OidcSettings
 from pyrbacproxy.oidc.tokens import KeySet, json_object
+from pyrbacproxy.values import Frozen, field
 
 # --- discovery ------------------------------------------------------------------------
 # What an issuer says about itself: where its keys are, and how long they may be kept.
@@ -109,8 +109,7 @@ class FetchError(Exception):
     """There is no document; the text is ours alone, nothing from the wire is in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Frozen):
     """A whole answer."""
 
     status: int

@@ -3,9 +3,8 @@
 Apart from the rest of the package, so that a proxy without an issuer loads nothing else of it.
 """
 
-from dataclasses import dataclass, field
-
 from pyrbacproxy.egress import EgressProxies
+from pyrbacproxy.values import Frozen, field
 
 # What an issuer may sign with (reference 1.2): never a shared secret, never nothing.
 ALGORITHMS = frozenset(
@@ -13,8 +12,7 @@ ALGORITHMS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OidcSettings:
+class OidcSettings(Frozen):
     """`issuer` is an https URL as its tokens and its discovery document spell it.
 
     `groups_claim` "" leaves users without groups. Both prefixes are put in front verbatim.

@@ -4,7 +4,6 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeGuard
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -16,6 +15,7 @@ from jwt.exceptions import PyJWTError
 
 from pyrbacproxy.model import Answer, TokenReview, TokenReviewAnswer, UserInfo
 from pyrbacproxy.oidc.settings import ALGORITHMS, OidcSettings
+from pyrbacproxy.values import Frozen, field
 
 # --- claims ---------------------------------------------------------------------------
 #
@@ -39,8 +39,7 @@ _GOOGLE = "https://accounts.google.com"
 _GOOGLE_WITHOUT_SCHEME = "accounts.google.com"
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Frozen):
     """Why a token is not accepted, for the log.
 
     `is_key_unknown`: the keys at hand don't tell, newer ones might.
@@ -166,8 +165,7 @@ _OF_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _JWS = PyJWS(algorithms=sorted(ALGORITHMS))
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(Frozen):
     """One key; `name` is its `kid`, "" without one, `algorithms` are those it may be used for."""
 
     name: str
@@ -183,8 +181,7 @@ class PublicKey:
         return _JWS.get_algorithm_by_name(algorithm).verify(text, self.key, signature)
 
 
-@dataclass(frozen=True, slots=True)
-class KeySet:
+class KeySet(Frozen):
     """The keys of an issuer at one moment."""
 
     keys: tuple[PublicKey, ...]

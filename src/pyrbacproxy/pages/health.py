@@ -8,16 +8,15 @@ everybody and name no cause; a single check (`/readyz/upstream`) does, to who ma
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Response, text
 from pyrbacproxy.http1.target import parse_query
+from pyrbacproxy.values import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Frozen):
     """What one check found just now.
 
     `detail` is for who is authorized: the cause of a failure, or more about a success. `progress`
@@ -35,8 +34,7 @@ class Check:
 Look: TypeAlias = Callable[[], Check]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Frozen):
     """The answer, and the causes for the log, "" when all is well."""
 
     response: Response

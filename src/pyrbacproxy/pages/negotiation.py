@@ -2,13 +2,13 @@
 
 import json
 import re
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from pyrbacproxy.handler import Request
 from pyrbacproxy.http1.head import Headers, Response
 from pyrbacproxy.http1.target import parse_query
+from pyrbacproxy.values import Frozen, field
 
 # --- structured -----------------------------------------------------------------------
 #
@@ -95,13 +95,11 @@ _PRETTY_AGENTS = (b"curl", b"Wget", b"Mozilla/5.0")
 _MOST_CLAUSES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Frozen):
     """Answer in plain text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Structured:
+class Structured(Frozen):
     """Answer with an object of this API version."""
 
     media: Media
@@ -112,8 +110,7 @@ class Structured:
 Form: TypeAlias = Text | Structured
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
+class _Clause(Frozen):
     """One entry of an Accept header."""
 
     kind: str

@@ -1,7 +1,6 @@
 """The endpoints port: path to page, and who may see it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -26,6 +25,7 @@ from pyrbacproxy.pages.health import Health, Look, single
 from pyrbacproxy.pages.negotiation import group_version
 from pyrbacproxy.pages.status import PageSettings, Program
 from pyrbacproxy.pages.statusz_flagz import Flagz, Statusz, version_page
+from pyrbacproxy.values import replace
 
 # --- attributes -----------------------------------------------------------------------
 #

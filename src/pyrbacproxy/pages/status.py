@@ -5,7 +5,8 @@ Nothing secret fits in: a flag's value arrives here as it may be shown.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from pyrbacproxy.values import Frozen, field
 
 # The name under which monitoring knows the program that we stand in for; it is also
 # `metadata.name` and the metrics' label `component`.
@@ -15,8 +16,7 @@ COMPONENT = "kube-rbac-proxy"
 _NEVER_LISTED = frozenset(("/apis", "/api", "/openid", "/openapi", "/.well-known"))
 
 
-@dataclass(frozen=True, slots=True)
-class PageSettings:
+class PageSettings(Frozen):
     """How the pages are guarded and what they say.
 
     `node_name` "" means component mode, else the kubelet's model with that node. `version` has no
@@ -30,8 +30,7 @@ class PageSettings:
     has_flagz: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Frozen):
     """The running program. `language` is `python3.12.3`, `implementation` `cpython`, `platform`
     `linux/amd64`; `started_at` is the process's start in seconds since the epoch.
 
@@ -48,8 +47,7 @@ class Program:
     build: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Frozen):
     """The program at one instant; both times are whole seconds."""
 
     program: Program

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyrbacproxy.handler import Request
@@ -17,6 +16,7 @@ from pyrbacproxy.pages.negotiation import (
     structured,
 )
 from pyrbacproxy.pages.status import COMPONENT, Program, Status, status_at
+from pyrbacproxy.values import Frozen
 
 # --- statusz --------------------------------------------------------------------------
 #
@@ -38,8 +38,7 @@ _MONTHS = (*("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct
 _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;", "'": "&#39;", '"': "&#34;"})
 
 
-@dataclass(frozen=True, slots=True)
-class Statusz:
+class Statusz(Frozen):
     """The page. `delimiter` gives one of `DELIMITERS`, any one, at each call."""
 
     program: Program

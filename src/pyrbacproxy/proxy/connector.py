@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pyrbacproxy.egress import ProxyAddress
@@ -13,6 +12,7 @@ from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
 from pyrbacproxy.proxy.heads import Destination
 from pyrbacproxy.proxy.upstream_http1 import DialError, Dialler, UpstreamConnection
+from pyrbacproxy.values import Frozen
 
 # --- pool -----------------------------------------------------------------------------
 #
@@ -63,8 +63,7 @@ class Pool(Generic[C]):
 _LOCAL = b"localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamSettings:
+class UpstreamSettings(Frozen):
     """Where requests go.
 
     `scheme` is "http", "https" or "" (unusable: every forwarded request answers 502, reference

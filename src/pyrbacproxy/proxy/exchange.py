@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, auto
 from http import HTTPStatus
 from typing import Protocol, TypeAlias
@@ -21,13 +20,13 @@ from pyrbacproxy.proxy.heads import (
     relayed_trailers,
     same_trailers,
 )
+from pyrbacproxy.values import Frozen, Mutable, field, replace
 
 # --- limits ---------------------------------------------------------------------------
 # `Limits`: every timeout (seconds) and size (bytes) of the data plane.
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Frozen):
     """What a connection may cost.
 
     What is a flag has its default in `config.flags`; its value here is for tests.
@@ -259,8 +258,7 @@ class Side(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Frozen):
     """A connection that HTTP has let go of, and what must be known of it.
 
     `waiting` is what it sent and nobody read; `has_ended`: it sends no more. A write buffer that is
@@ -500,8 +498,7 @@ _MAX_KEPT = 256
 _CREDENTIAL_LINES = (b"\r\nauthorization:", b"\r\ncookie:")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Frozen):
     """A request and what else its decision hangs on."""
 
     received: RequestReceived
@@ -509,8 +506,7 @@ class Question:
     handler: Handler
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Frozen):
     """A decision to forward, and what came of it. `usable_until` is an instant of the loop."""
 
     question: Question
@@ -578,8 +574,7 @@ def _without_credentials(received: RequestReceived) -> RequestReceived:
 # `Services`: what all exchanges of a listener share.
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Mutable):
     """Made once per listener by the composition root.
 
     Everything but `handler` stays as it is. A reload assigns a new `handler`; another object there,

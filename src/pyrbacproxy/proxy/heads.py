@@ -6,12 +6,12 @@ that no length or coding is ever copied through.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import formatdate
 
 from pyrbacproxy.http1 import forwarding, framing, writer
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
+from pyrbacproxy.values import Frozen
 
 # nginx and others change Date each second; more heads are not worth keeping, nor are long ones.
 _MAX_KNOWN = 32
@@ -37,8 +37,7 @@ def announced_trailers(headers: Headers, clean: Callable[[Headers], Headers]) ->
     return Headers([(b"Trailer", b", ".join(name for name, _ in kept))] if kept.pairs else ())
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Frozen):
     """What of the upstream's address stands in a request head (reference 4.1.3).
 
     `authority` is its host:port, used when the client named no host. `absolute_prefix`
@@ -62,8 +61,7 @@ class Destination:
         return self.absolute_prefix + self.base_path + path + mark + query
 
 
-@dataclass(frozen=True, slots=True)
-class RelayedHead:
+class RelayedHead(Frozen):
     """A response head as the client gets it.
 
     `is_chunked`: the body is sent in chunks of our own. `must_close`: only the connection's end can

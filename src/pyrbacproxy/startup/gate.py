@@ -5,8 +5,9 @@ is missing, and last for the port. Until the port was taken a path that comes ba
 afterwards nothing does.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+from pyrbacproxy.values import Frozen
 
 _PORT_SECONDS = 0.01
 _PATIENT_PORT_SECONDS = 0.1
@@ -18,8 +19,7 @@ _FILES_SECONDS = 1.0
 _UNTOLD_FILES_SECONDS = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class GateSettings:
+class GateSettings(Frozen):
     """What the secure listener waits for. `timeout_seconds` 0 means for ever.
 
     `is_ready_meanwhile` is what `/readyz` says during the wait.
@@ -46,16 +46,14 @@ class Reason(Enum):
     PORT = "port"
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(Frozen):
     """One thing that keeps the gate closed; `text` names it, for the log and for who may know."""
 
     reason: Reason
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Frozen):
     """A path that should be gone and isn't; `error` says why that is not certain, "" if it is."""
 
     path: str

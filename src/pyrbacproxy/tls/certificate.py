@@ -13,12 +13,13 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from pyrbacproxy.values import Frozen
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -81,16 +82,14 @@ _ATEXT = re.compile(r"(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~.]|\\[\x01-\x7f])+")
 _QUOTED = re.compile(r'"(?:[\x01-\x08\x0b\x0c\x0e-!#-\[\]-\x7f]|\\[\x01-\x09\x0b\x0c\x0e-\x7f])*"')
 
 
-@dataclass(frozen=True, slots=True)
-class Mailbox:
+class Mailbox(Frozen):
     """RFC 2821's, its domain in lower case."""
 
     local: str
     domain: str
 
 
-@dataclass(frozen=True, slots=True)
-class AlternativeNames:
+class AlternativeNames(Frozen):
     """The SANs of the kinds that can be constrained, URIs and e-mail addresses as written."""
 
     emails: tuple[str, ...] = ()
@@ -99,8 +98,7 @@ class AlternativeNames:
     addresses: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subtrees:
+class Subtrees(Frozen):
     """The permitted or excluded names; a network is an address and its mask, of one length."""
 
     emails: tuple[str, ...] = ()
@@ -109,24 +107,21 @@ class Subtrees:
     networks: tuple[tuple[bytes, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NameConstraints:
+class NameConstraints(Frozen):
     """What an authority may issue for."""
 
     permitted: Subtrees
     excluded: Subtrees
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Frozen):
     """Of a name: its type, and its value, None where that is of no string type that Go reads."""
 
     oid: bytes
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Extensions:
+class Extensions(Frozen):
     """`is_authority` is None without basic constraints, `path_length` None without a limit.
 
     `may_sign` is whether the key usage has keyCertSign; as with Go a key usage without any bit says
@@ -145,8 +140,7 @@ class Extensions:
     unhandled: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Frozen):
     """What was read; names and key also as they stand in `der`, by which Go compares them.
 
     `version` is 1 to 3, `not_before` and `not_after` are epoch seconds, both inclusive.

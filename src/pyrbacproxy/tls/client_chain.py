@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -25,6 +24,7 @@ from pyrbacproxy.tls.certificate import (
     name_text,
     uri_host,
 )
+from pyrbacproxy.values import Frozen
 
 # More than any real chain; both bound what a stranger can make us do and remember.
 _MAX_PRESENTED = 16
@@ -102,8 +102,7 @@ _PSS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(Frozen):
     """It holds between `since` and `until`, not at them: there a validity begins or ends."""
 
     certificate: ClientCertificate | None

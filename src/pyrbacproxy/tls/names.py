@@ -1,7 +1,8 @@
 """TLS versions and cipher suites: the names of Go and IANA, OpenSSL's, and OpenShift's profiles."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from pyrbacproxy.values import Frozen
 
 # --- names ----------------------------------------------------------------------------
 # Go's names of TLS versions and IANA's of cipher suites → OpenSSL's (reference section 5.3).
@@ -83,8 +84,7 @@ DEFAULT_CIPHERS = ":".join(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CipherList:
+class CipherList(Frozen):
     """What a list of suite names comes to.
 
     `openssl` is OpenSSL's list for TLS 1.2 and below: None for the defaults (no names given), ""
@@ -173,16 +173,14 @@ _WEAK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Frozen):
     """The lowest version, by Go's name, and suites by OpenSSL's names."""
 
     minimum: str
     ciphers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Frozen):
     """What a profile comes to: Go's names; `dropped` are the suites that Go has not."""
 
     minimum: str

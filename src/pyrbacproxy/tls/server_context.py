@@ -10,7 +10,6 @@ import ipaddress
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cryptography import x509
@@ -26,6 +25,7 @@ from pyrbacproxy.tls.certificate import Certificate, from_der
 from pyrbacproxy.tls.client_chain import ClientCaPool
 from pyrbacproxy.tls.files import TlsFileError, read_file
 from pyrbacproxy.tls.names import DEFAULT_CIPHERS, GROUPS, TLS13_CIPHERS
+from pyrbacproxy.values import Frozen, field
 
 _LOG = logging.getLogger(__name__)
 _V1 = 20 - 1
@@ -49,8 +49,7 @@ _OPTIONS = (
 _LEGACY_LEVEL = "@SECLEVEL=0"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(Frozen):
     """How a listener speaks TLS.
 
     `certificate_file` and `key_file` are both set, or both "" for a self-signed pair made in
@@ -68,8 +67,7 @@ class TlsSettings:
     reload_seconds: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServingPair:
+class ServingPair(Frozen):
     """A private key and the chain that belongs to it, in DER, leaf first.
 
     `with_headers` are the numbers, from 1, of the file's certificates that are not used because
