@@ -46,8 +46,8 @@ BINARY_TOOLS := gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-de
 E2E_TOOLS    := openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
 	nginx-light:nginx wrk:wrk mmdebstrap:mmdebstrap buildah:buildah runc:runc nghttp2-client:h2load
 PIP          := -m pip install --quiet --disable-pip-version-check
-# At most four processes: they hold proxies, and a machine of many processors gains little from more.
-PROCESSES    := --numprocesses $(or $(TEST_PROCESSES),auto --maxprocesses 4) --dist worksteal
+# Three keep two cores busy: a third of the time a test waits for a process.
+PROCESSES    := --numprocesses $(or $(TEST_PROCESSES),3) --dist worksteal
 
 .PHONY: setup demo test fuzz e2e conformance check docs bench image binary wheel clean
 
