@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_token_in_doubt_is_unauthorized_and_the_log_says_why(oidc: Oidc, case: str) -> None:
     claims, said = REFUSED[case]
-    proxy = oidc.start()
+    proxy = oidc.start("--v=2")  # else lines about one client are rationed
     asked = len(oidc.issuer.asked)
     assert oidc.ask(proxy, oidc.token(**claims)).status == 401
     proxy.wait_for(said)
