@@ -19,7 +19,7 @@ _KEY = "left_out"
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the end-to-end tests that `-m` or `-k` leaves out."""
+    """Count the end-to-end tests that are left out."""
     for item in items:
         if item.get_closest_marker("e2e"):
             item.config.stash[_LEFT_OUT] = item.config.stash.get(_LEFT_OUT, 0) + 1
@@ -52,7 +52,8 @@ def pytest_terminal_summary(
     )
     if held or failed:
         terminalreporter.write_line(f"conformance: {held} passed, {failed} failed")
-    if count := config.stash.get(_LEFT_OUT, 0):
+    count = config.stash.get(_LEFT_OUT, 0)
+    if count and "e2e" in config.getoption("markexpr"):  # who names tests has chosen
         terminalreporter.write_line(
             f"not run: {count} end-to-end tests (the image, the standalone binary, real programs "
             "around the proxy, long waits). `make e2e` runs them."
