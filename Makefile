@@ -1,10 +1,15 @@
-# Every target sets up what it needs. VENV and PYTHON choose another environment:
+# Every target sets up what it needs, and nothing else. VENV and PYTHON choose another environment:
 #   make test PYTHON=python3.13 VENV=.venv313
-# PYTEST_ARGS is appended to pytest, PEER=path names a kube-rbac-proxy binary for `make bench`,
-# DEMO_ARGS and BENCH_ARGS go to the demo and the benchmark.
+# PYTEST_ARGS is appended to pytest, TEST_PROCESSES=n is how many `make test` runs side by side, PEER=path names a
+# kube-rbac-proxy binary for `make bench`, DEMO_ARGS and BENCH_ARGS go to the demo and the benchmark.
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.set-up
+# What is in place: what runs the program; what `make test` and `make check` take; the standalone binary's compiler;
+# what the end-to-end tests and the benchmark run.
+RUNS   := $(VENV)/.runs
+TESTS  := $(VENV)/.tests
+BINARY := $(VENV)/.binary
+E2E    := $(VENV)/.e2e
 
 # The Python that makes VENV: PYTHON=..., that of an active virtual environment, or PYENV_VERSION's; else the one that
 # made VENV before; else the first here that is new enough.
@@ -27,7 +32,7 @@ VENV_PYTHON   := $(shell $(BIN)/python -c '$(INSTALLATION)' 2>/dev/null)
 CHOSEN_PYTHON := $(shell "$(PYTHON)" -c '$(INSTALLATION)' 2>/dev/null)
 ifneq ($(CHOSEN_PYTHON),$(VENV_PYTHON))
 CLEAR := --clear
-.PHONY: $(STAMP)
+.PHONY: $(RUNS)
 endif
 endif
 else
@@ -35,64 +40,81 @@ PYTHON := $(shell for p in $(BIN)/python python3 python python3.11 python3.12 py
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 endif
 
-# Debian packages and the program, or file, each one brings: the end-to-end tests, the demo's curl lines, the benchmark,
-# the standalone binary and the image's test take them.
-TOOLS := curl:curl openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
-	nginx-light:nginx wrk:wrk gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-dev:/usr/include/zlib.h \
-	mmdebstrap:mmdebstrap buildah:buildah runc:runc nghttp2-client:h2load
+# Debian packages and the program, or file, each one brings.
+DEMO_TOOLS   := curl:curl
+BINARY_TOOLS := gcc:gcc binutils:strip libc6-dev:/usr/include/stdlib.h zlib1g-dev:/usr/include/zlib.h
+E2E_TOOLS    := openssl:openssl prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter \
+	nginx-light:nginx wrk:wrk mmdebstrap:mmdebstrap buildah:buildah runc:runc nghttp2-client:h2load
+PIP          := -m pip install --quiet --disable-pip-version-check
+# Three keep two cores busy: a third of the time a test waits for a process.
+PROCESSES    := --numprocesses $(or $(TEST_PROCESSES),3) --dist worksteal
 
-.PHONY: setup demo test fuzz e2e conformance check docs bench image binary clean
+.PHONY: setup demo test fuzz e2e conformance check docs bench image binary wheel clean
 
-setup: $(STAMP)
+setup: $(TESTS) $(E2E)
 
-# sslyze, which scans the TLS listeners in the end-to-end tests, has an environment of its own: it
-# takes no cryptography from 47 on, and ours must not be held back by a test's tool. So has the standalone binary, which
-# would else hold what only tests import.
-# Runs again only when one of these files changed, and asks apt only for what is missing: with
-# everything in place, no target needs the network.
-$(STAMP): pyproject.toml Makefile
-	@packages="$(TOOLS)" python="$(PYTHON)" sh packaging/debian-packages.sh
+# Each runs again only when one of these files changed, and asks apt only for what is missing: with everything in place,
+# no target needs the network.
+$(RUNS): pyproject.toml Makefile
+	@packages="$(DEMO_TOOLS)" python="$(PYTHON)" sh packaging/debian-packages.sh
 	@$(or $(PYTHON),python3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "$(or $(PYTHON),python3) is missing or older than Python 3.11; PYTHON=... names another" >&2; exit 1; }
-	@echo "Setting up $(VENV): a few minutes, once"
+	@echo "Setting up $(VENV): half a minute, once"
 	$(or $(PYTHON),python3) -m venv $(CLEAR) $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/python -m venv $(VENV)/sslyze
-	$(VENV)/sslyze/bin/python -m pip install --quiet --disable-pip-version-check 'sslyze>=6.3'
-	$(BIN)/python -m venv $(VENV)/binary
-	$(VENV)/binary/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[binary]'
+	$(BIN)/python $(PIP) --editable .
 	@touch $@
 
-demo: setup
+$(TESTS): $(RUNS)
+	@echo "Setting up what tests need: a minute or two, once"
+	$(BIN)/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+# The standalone binary has an environment of its own: it would else hold what only tests import.
+$(BINARY): $(RUNS)
+	@packages="$(BINARY_TOOLS)" python="$(BIN)/python" sh packaging/debian-packages.sh
+	$(BIN)/python -m venv $(VENV)/binary
+	$(VENV)/binary/bin/python $(PIP) --editable '.[binary]'
+	@touch $@
+
+# So has sslyze, which scans the TLS listeners: it takes no cryptography from 47 on, and ours must not be held back by a
+# test's tool.
+$(E2E): $(TESTS) $(BINARY)
+	@packages="$(E2E_TOOLS)" python="$(BIN)/python" sh packaging/debian-packages.sh
+	$(BIN)/python -m venv $(VENV)/sslyze
+	$(VENV)/sslyze/bin/python $(PIP) 'sslyze>=6.3'
+	@touch $@
+
+demo: $(RUNS)
 	@$(BIN)/pyrbacproxy demo $(DEMO_ARGS)
 
-test: setup
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: $(TESTS)
+	$(BIN)/pytest $(PROCESSES) -m 'not e2e' $(PYTEST_ARGS)
 
 # Certificates and PEM files made to break what reads them: FUZZ_INPUTS of each kind, from FUZZ_SEED on.
-fuzz: setup
+fuzz: $(TESTS)
 	FUZZ_INPUTS=$(or $(FUZZ_INPUTS),50000) FUZZ_SEED=$(or $(FUZZ_SEED),71) $(BIN)/pytest tests/tls/test_fuzz.py $(PYTEST_ARGS)
 
-e2e: setup
+# What needs the image, the standalone binary, real programs around the proxy or a long wait. One at a time: some fill
+# the machine by themselves.
+e2e: $(E2E)
 	$(BIN)/pytest -m e2e $(PYTEST_ARGS)
 
 # The recorded cases three times in a row: none may pass by luck.
-conformance: setup
-	for run in 1 2 3; do $(BIN)/pytest --quiet tests/test_conformance.py $(PYTEST_ARGS) || exit 1; done
+conformance: $(TESTS)
+	for run in 1 2 3; do $(BIN)/pytest --quiet $(PROCESSES) tests/test_conformance.py $(PYTEST_ARGS) || exit 1; done
 
-check: setup
+check: $(TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python packaging/docs.py --check
-	$(BIN)/pytest --quiet tests/test_project.py
 
 # Puts the flag table into README.md and both tables into docs/MIGRATION.md.
-docs: setup
+docs: $(TESTS)
 	$(BIN)/python packaging/docs.py
 
-bench: setup
+bench: $(E2E)
 	$(BIN)/python -m benchmarks $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks.limits $(if $(PEER),--peer $(PEER)) $(BENCH_ARGS)
 
@@ -102,8 +124,12 @@ image:
 		--build-arg "TREE_STATE=$$(test -z "$$(git status --porcelain)" && echo clean || echo dirty)" .
 
 # One file for a node without Python: build/pyrbacproxy.
-binary: setup
+binary: $(BINARY)
 	$(VENV)/binary/bin/python packaging/binary/build.py
+
+# dist/*.whl, the same bytes for the same commit.
+wheel: $(TESTS)
+	$(BIN)/python packaging/wheel.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage src/*.egg-info

@@ -7,6 +7,7 @@ with planted violations.
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -141,14 +142,23 @@ def matches(name: str, patterns: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns.split())
 
 
-def imported(source: str) -> Iterator[str]:
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """The nodes of the source's tree; read once, for many rules look at them."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@cache
+def imported(source: str) -> tuple[str, ...]:
     """Every dotted name that the source imports, `from a import b` as `a.b`."""
-    for node in ast.walk(ast.parse(source)):
+    names: list[str] = []
+    for node in nodes(source):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             start = "." * node.level + (node.module or "")
-            yield from (f"{start}.{alias.name}" for alias in node.names)
+            names += (f"{start}.{alias.name}" for alias in node.names)
+    return tuple(names)
 
 
 def our_imports(source: str, modules: Modules) -> set[str]:
@@ -220,14 +230,14 @@ def impurities(modules: Modules) -> Iterator[str]:
         for behind in sorted({name, *reached(graph, name)}):
             for rim in sorted(rim_imports(modules.get(behind, ""))):
                 yield f"{name} is pure but reaches {rim}" + f" through {behind}" * (behind != name)
-        tree = ast.parse(source)
         if any(found in {"typing.Any", "typing.cast"} for found in imported(source)):
             yield f"{name} is pure and uses Any or cast"
-        for node in ast.walk(tree):
+        for node in nodes(source):
             if isinstance(node, ast.Call) and called(node) in WORLDLY_CALLS:
                 yield f"{name} is pure but calls {called(node)} in line {node.lineno}"
 
 
+@cache
 def rim_imports(source: str) -> set[str]:
     return {
         rim
@@ -243,7 +253,7 @@ def stray_tasks(modules: Modules) -> Iterator[str]:
         direct = {"asyncio.create_task", "asyncio.ensure_future"}
         if direct & set(imported(source)):
             yield f"{name} imports create_task"
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.Call) and method(node) in {"create_task", "ensure_future"}:
                 started = ast.unparse(node.args[0]) if node.args else ""
                 if started not in TASKS.get(name, ()):
@@ -253,7 +263,7 @@ def stray_tasks(modules: Modules) -> Iterator[str]:
 def stray_timers(modules: Modules) -> Iterator[str]:
     """What the loop is to call later, outside CALLS_LATER (D38)."""
     for name, source in modules.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             place = {"call_soon": 0, "call_later": 1, "call_at": 1}.get(
                 method(node) if isinstance(node, ast.Call) else ""
             )
@@ -268,7 +278,7 @@ def stray_loops(modules: Modules) -> Iterator[str]:
     for name, source in modules.items():
         if matches(name, MAY_LOOP):
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.AsyncFunctionDef):
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.While) and isinstance(inner.test, ast.Constant):
@@ -282,7 +292,7 @@ def method(node: ast.Call) -> str:
 
 def bare_excepts(modules: Modules) -> Iterator[str]:
     for name, source in modules.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ExceptHandler) and node.type is None:
                 yield f"{name} has a bare except in line {node.lineno}"
 
@@ -302,11 +312,11 @@ def unread_settings(modules: Modules) -> Iterator[str]:
         node.attr
         for name, source in modules.items()
         if not name.startswith("config.")
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
     for name, source in modules.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ClassDef) and node.name.endswith(("Settings", "Limits")):
                 fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
                 for field in fields:

@@ -26,6 +26,7 @@ def test_has_the_size_asked_for(size: int) -> None:
     assert not body or body.endswith(b"\n")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("size", [None, 160, 100_000])
 def test_is_valid_exposition(size: int | None) -> None:
     promtool = shutil.which("promtool")

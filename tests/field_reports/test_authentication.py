@@ -38,7 +38,13 @@ def poll_for(proxy: Proxy, token: str, status: int) -> float:
 # --- FR35, DEC-D14: verdicts and their time --------------------------------------------
 
 
-@pytest.mark.parametrize("error", ["", "token is malformed"], ids=["refused", "in error"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param("", id="refused", marks=pytest.mark.e2e),  # it waits for 10 s
+        pytest.param("token is malformed", id="in error"),
+    ],
+)
 def test_fr35_a_refusal_is_remembered_briefly_and_repeats_do_not_extend_it(
     lab: Lab, error: str
 ) -> None:

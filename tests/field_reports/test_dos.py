@@ -101,20 +101,6 @@ def test_fr60_running_out_of_descriptors_pauses_and_recovers(lab: Lab) -> None:
     assert proxy.process.poll() is None
 
 
-def test_fr60_connections_beyond_the_limit_wait_for_their_turn(lab: Lab) -> None:
-    proxy = lab.start(OPEN, "--max-connections=5", is_own=True)
-    held = [proxy.connect() for _ in range(5)]
-    with proxy.connect(is_plain=True) as waiting:
-        for client in held:  # those who are in are served
-            client.send(get())
-            assert client.answer().status == 200
-            client.connection.close()
-        secure = client_context().wrap_socket(waiting.connection, server_hostname="proxy.test")
-        with Client(secure) as client:
-            client.send(get())
-            assert client.answer().status == 200
-
-
 # --- FR61: memory ---------------------------------------------------------------------
 
 

@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_token_in_doubt_is_unauthorized_and_the_log_says_why(oidc: Oidc, case: str) -> None:
     claims, said = REFUSED[case]
-    proxy = oidc.start()
+    proxy = oidc.start("--v=2")  # else lines about one client are rationed
     asked = len(oidc.issuer.asked)
     assert oidc.ask(proxy, oidc.token(**claims)).status == 401
     proxy.wait_for(said)
@@ -189,6 +189,7 @@ def test_a_token_ends_with_its_time_on_a_connection_that_lives(oidc: Oidc) -> No
         assert client.answer().status == 401
 
 
+@pytest.mark.e2e  # the issuer is asked again after 10 s
 def test_keys_rotate_and_the_old_one_is_worth_nothing_any_more(oidc: Oidc) -> None:
     proxy = oidc.start(config=STATIC, is_own=True)
     old = oidc.token(groups="ops")
@@ -212,6 +213,7 @@ def test_forged_tokens_are_no_storm_at_the_issuer(oidc: Oidc) -> None:
     assert oidc.ask(proxy, oidc.token()).status == 200
 
 
+@pytest.mark.e2e  # the issuer is asked again after 10 s
 def test_an_issuer_that_comes_late_is_found(lab: Lab) -> None:
     with provider(CA) as late:
         late.discovery = {"issuer": "https://not.ready.test"}
@@ -228,6 +230,7 @@ def test_an_issuer_that_comes_late_is_found(lab: Lab) -> None:
         assert oidc.ask(proxy, oidc.token(email="a@b.test", email_verified=False)).status == 401
 
 
+@pytest.mark.e2e  # the issuer is asked again after 10 s
 def test_the_issuer_s_authority_is_read_again(oidc: Oidc) -> None:
     """What the original reads at start alone."""
     oidc.ca.write_bytes(trustme.CA().cert_pem.bytes())

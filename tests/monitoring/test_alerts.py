@@ -35,10 +35,12 @@ def rules_file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.e2e
 def test_prometheus_takes_the_rules(rules_file: Path) -> None:
     assert f"SUCCESS: {len(rules())} rules found" in promtool("check", "rules", str(rules_file))
 
 
+@pytest.mark.e2e
 def test_the_alerts_fire_when_they_should_and_only_then(rules_file: Path) -> None:
     shutil.copy(UNIT_TESTS, rules_file.parent)
     assert "SUCCESS" in promtool("test", "rules", str(rules_file.parent / UNIT_TESTS.name))

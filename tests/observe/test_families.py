@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 
+import pytest
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
@@ -69,6 +70,7 @@ def text(metrics: Metrics, gauges: Gauges = GAUGES) -> str:
     return generate_latest(registry).decode()
 
 
+@pytest.mark.e2e
 def test_promtool_has_no_complaint() -> None:
     promtool = shutil.which("promtool")
     assert promtool, "promtool is missing: `make setup` (as root) brings Debian's prometheus"

@@ -107,7 +107,6 @@ def test_keys_show_nothing_of_themselves() -> None:
         jwk("P-256", alg="ES384"),
         {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},
     ],
-    ids=str,
 )
 def test_a_key_that_is_of_no_use_spoils_none(odd: object) -> None:
     found = parse_key_set(key_text(odd, jwk("P-521")))

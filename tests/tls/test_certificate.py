@@ -229,7 +229,7 @@ def test_a_key_that_go_knows_is_read(key: ec.EllipticCurvePrivateKey) -> None:
     "info",
     [
         pytest.param(
-            dsa.generate_private_key(2048)
+            dsa.generate_private_key(1024)
             .public_key()
             .public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
             id="DSA",

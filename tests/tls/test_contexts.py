@@ -200,7 +200,7 @@ def test_both_or_none(settings: TlsSettings, complaint: list[str]) -> None:
 def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
     settings = write(
         tmp_path,
-        both=EC.pem + issue("CN=dsa", issuer=CA, key=dsa.generate_private_key(2048)).key_pem(),
+        both=EC.pem + issue("CN=dsa", issuer=CA, key=dsa.generate_private_key(1024)).key_pem(),
     )
     with pytest.raises(TlsFileError, match="neither RSA, ECDSA nor Ed25519"):
         read_pair(settings.certificate_file, settings.key_file)
