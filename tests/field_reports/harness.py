@@ -480,6 +480,7 @@ class Lab:
                     accepts(proxy.process, *address)
                     for address in awaited or [("127.0.0.1", proxy.port)]
                 ):
+                    _wait_for_its_word(proxy)
                     return proxy
             except BaseException:
                 proxy.stop()
@@ -488,6 +489,16 @@ class Lab:
             if not re.search("in use", proxy.text()):  # somebody else was given the same port
                 break
         raise AssertionError(f"ended with {proxy.process.returncode}:\n{proxy.text()}")
+
+
+def _wait_for_its_word(proxy: Proxy) -> None:
+    """Wait for the proxy's own line that it listens: another program may have had the port before.
+
+    Not for long, for a test may have closed or redirected what it writes to.
+    """
+    deadline = time.monotonic() + 2.0
+    while "Listening" not in proxy.text() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
 
 
 def accepts(process: subprocess.Popen[bytes], host: str, port: int) -> bool:

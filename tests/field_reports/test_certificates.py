@@ -46,8 +46,10 @@ def put(folder: Path, name: str, certificate: bytes, key: Issued) -> Path:
 
 def written(folder: Path, *pems: bytes) -> Path:
     path = folder / "client-ca.crt"
-    path.write_bytes(b"".join(pems))
-    return path
+    # Whole at once: the proxy may read it at any moment.
+    new = path.with_suffix(".new")
+    new.write_bytes(b"".join(pems))
+    return new.replace(path)
 
 
 def status(proxy: Proxy, certificate: Path | None = None) -> int:
