@@ -30,7 +30,9 @@ def send(_reference=None):
 
 def hook(event, args):
     global count
-    if not f"{event} {args[0] if args else str()}".startswith(moment):
+    # Of other arguments the text is not wanted: that of a module to come would import it.
+    name = args[0] if args and isinstance(args[0], str) else str()
+    if not f"{event} {name}".startswith(moment):
         return
     count -= 1
     if count:

@@ -12,12 +12,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL, _util, crypto
 
 from pyrbacproxy.tls import pem
@@ -113,19 +111,43 @@ def self_signed_pair(hostname: str) -> ServingPair:
 
     It is valid for a year from an hour ago.
     """
+    # Imported late: a proxy with a pair of files does not need it.
+    from cryptography import x509  # noqa: PLC0415
+
     now = time.time()
+    start = dt.datetime.fromtimestamp(int(now) - 3600, dt.UTC)
+
+    def common_name(text: str) -> x509.Name:
+        # X.520 bounds a common name to 64 characters; a host name may be as long.
+        return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, text[-64:])])
+
+    def unsigned(subject: x509.Name, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(authority_name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + dt.timedelta(days=365))
+        )
+
     authority_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    authority_name = _common_name(f"{hostname}-ca@{int(now)}")
+    authority_name = common_name(f"{hostname}-ca@{int(now)}")
     authority = (
-        _builder(authority_name, authority_name, authority_key.public_key(), now)
+        unsigned(authority_name, authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    try:
+        name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(hostname))
+    except ValueError:
+        name = x509.DNSName(hostname)
+    purpose = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
     leaf = (
-        _builder(_common_name(f"{hostname}@{int(now)}"), authority_name, key.public_key(), now)
-        .add_extension(x509.SubjectAlternativeName([_general_name(hostname)]), critical=False)
+        unsigned(common_name(f"{hostname}@{int(now)}"), key.public_key())
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
         .add_extension(purpose, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -280,33 +302,6 @@ def _key(text: bytes, path: str) -> PrivateKey:
             "use P-256, P-384 or P-521",
         )
     return key
-
-
-def _common_name(text: str) -> x509.Name:
-    # X.520 bounds a common name to 64 characters; a host name may be as long.
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[-64:])])
-
-
-def _general_name(hostname: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(hostname))
-    except ValueError:
-        return x509.DNSName(hostname)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, now: float
-) -> x509.CertificateBuilder:
-    start = dt.datetime.fromtimestamp(int(now) - 3600, dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + dt.timedelta(days=365))
-    )
 
 
 def _set_suites(context: SSL.Context, settings: TlsSettings) -> None:
