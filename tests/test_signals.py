@@ -30,8 +30,8 @@ def send(_reference=None):
 
 def hook(event, args):
     global count
-    # Of other arguments the text is not wanted: that of a module to come would import it.
-    name = args[0] if args and isinstance(args[0], str) else str()
+    # Only of texts: any look into a module that is to be imported when used would import it.
+    name = args[0] if args and type(args[0]) is str else str()
     if not f"{event} {name}".startswith(moment):
         return
     count -= 1
