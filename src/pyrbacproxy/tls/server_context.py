@@ -35,12 +35,12 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pri
 # and browsers for TLS 1.2.
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
-# pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB
-# record.
+# pyOpenSSL sets this mode and has no name for it. With it, a send of 100 KB would write only one
+# record of 16 KB.
 _MODE_ENABLE_PARTIAL_WRITE = 0x1
 _OPTIONS = (
-    # A renegotiation could change the client's certificate behind an exchange, and costs more here
-    # than there.
+    # A renegotiation could change the client's certificate during an exchange, and costs the server
+    # more than the client.
     SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE
 )
 # TLS 1.0 and 1.1 sign with SHA-1, which OpenSSL 3 allows at level 0 only.
@@ -165,8 +165,8 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     _set_suites(context, settings)
     _set_groups(context, offered_groups())
-    # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for
-    # each request (reference 5.5).
+    # Every client is asked for a certificate, with an empty list of authorities; any is accepted in
+    # the handshake and judged for each request (reference 5.5).
     context.set_verify(SSL.VERIFY_PEER, _accept_any)
     context.set_tlsext_servername_callback(_no_ticket)
     context.set_alpn_select_callback(_alpn_choice(settings.alpn))
@@ -320,7 +320,7 @@ def _set_suites(context: SSL.Context, settings: TlsSettings) -> None:
 
 @functools.cache
 def offered_groups() -> tuple[str, ...]:
-    """The groups of GROUPS that the OpenSSL at hand has; none where it can't be told which."""
+    """The groups of GROUPS that the OpenSSL at hand has; none if that can't be found out."""
     for groups in (GROUPS, GROUPS[1:], GROUPS[2:]):
         if _set_groups(SSL.Context(SSL.TLS_SERVER_METHOD), groups):
             if groups != GROUPS:
@@ -355,7 +355,7 @@ def _no_ticket(connection: SSL.Connection) -> None:
     """Keep OpenSSL from making tickets; called within each handshake, with a server name or not.
 
     A resumed session would come without the presented chain, or fail for want of a session id
-    context. Were the option the context's, TLS 1.3 would still make two tickets that nobody can
+    context. Were the option the context's, TLS 1.3 would still make two tickets that no client can
     use, for a tenth of the handshake's cost: only where it is found set after this callback, none
     is made.
     """
