@@ -72,6 +72,18 @@ def test_a_sidecar_with_certificates_and_static_rules_loads_nothing_that_it_neve
     assert done.stdout == "set()\n"
 
 
+def test_a_proxy_with_a_pair_of_files_never_loads_what_pyopenssl_imports_for_other_uses() -> None:
+    """cryptography.x509 is 0.8 MiB and 7 ms of the start, for what serving never calls."""
+    code = (
+        "import sys; from pyrbacproxy import __main__; "
+        "sys.argv[1:] = ['--version=true']; "
+        "__main__.main(); from pyrbacproxy import serve; from pyrbacproxy.config import complete; "
+        "print([name for name in sys.modules if name.startswith('cryptography.x509.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_a_proxy_without_an_access_log_loads_nothing_of_it() -> None:
     code = (
         "import sys; from pyrbacproxy import serve, cli; from pyrbacproxy.config import complete; "

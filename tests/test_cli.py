@@ -255,6 +255,21 @@ def test_serving_does_not_import_the_commands() -> None:
     assert "pyrbacproxy.demo" not in done.stdout
 
 
+@pytest.mark.parametrize("command", ["audit", "demo", "kubelet-config"])
+def test_a_command_describes_itself_without_docstrings(command: str) -> None:
+    told = [
+        subprocess.run(
+            [sys.executable, *options, "-m", "pyrbacproxy", command, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for options in ([], ["-OO"])
+    ]
+    assert told[0] == told[1]
+    assert f"\n\n`pyrbacproxy {command}`: the " in told[0].replace("whether a node's", "the")
+
+
 def test_python_dash_m_runs_it() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pyrbacproxy", "--version"],

@@ -30,7 +30,9 @@ def send(_reference=None):
 
 def hook(event, args):
     global count
-    if not f"{event} {args[0] if args else str()}".startswith(moment):
+    # Only of texts: any look into a module that is to be imported when used would import it.
+    name = args[0] if args and type(args[0]) is str else str()
+    if not f"{event} {name}".startswith(moment):
         return
     count -= 1
     if count:

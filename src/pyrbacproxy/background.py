@@ -24,7 +24,7 @@ class Activity:
     With `withholds_text` the words of an exception, which may quote a secret, are never shown.
     """
 
-    __slots__ = ("_told", "_withholds_text", "failures", "fault", "name", "pause_seconds")
+    __slots__ = ("_logged", "_withholds_text", "failures", "fault", "name", "pause_seconds")
 
     def __init__(self, name: str, *, withholds_text: bool = False) -> None:
         self.name = name
@@ -32,16 +32,16 @@ class Activity:
         self.failures = 0
         self.pause_seconds = FIRST_PAUSE_SECONDS
         self._withholds_text = withholds_text
-        self._told = ""
+        self._logged = ""
 
     def failed(self, error: Exception, what: str = "") -> float:
         """Count and, at a change of state, log a failure; the seconds until the next try."""
         self.failures += 1
         kind = type(error).__name__
         self.fault = f"failed with {kind} and is tried again; the log has the traceback"
-        told = f"{what} {kind}" if self._withholds_text else f"{what} {kind} {_words(error)}"
-        if told != self._told:
-            self._told = told
+        described = f"{what} {kind}" if self._withholds_text else f"{what} {kind} {_words(error)}"
+        if described != self._logged:
+            self._logged = described
             shown = _without_text(error) if self._withholds_text else error
             about = f"{self.name}: {what}" if what else self.name
             _LOG.error(
@@ -54,7 +54,7 @@ class Activity:
     def worked(self) -> None:
         """A try has succeeded."""
         if self.fault:
-            self.fault = self._told = ""
+            self.fault = self._logged = ""
             self.pause_seconds = FIRST_PAUSE_SECONDS
             _LOG.info("%s: works again", self.name, extra=_RATION)
 

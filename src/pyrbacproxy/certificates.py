@@ -82,7 +82,8 @@ class Certificates:
 
     def serving(self) -> SSL.Context:
         """The secure listener's; never the stand-in."""
-        assert self._serving is not None, "a secure listener without a pair"  # noqa: S101 - a fault of ours
+        if self._serving is None:
+            raise RuntimeError("a secure listener without a pair")
         return self._serving
 
     def of_endpoints(self) -> SSL.Context:

@@ -4,6 +4,7 @@ Without a command the flags start the proxy. Exit 0 after a signal, `--help` and
 what the operator can mend, 2 for a fault of ours, whose traceback is written without secrets.
 """
 
+import gc
 import logging
 import os
 import sys
@@ -39,7 +40,10 @@ def main(argv: list[str] | None = None, signals: Signals | None = None) -> int:
     logs.set_up()
     try:
         command = _COMMANDS.get(words[0]) if words else None
-        return command(words[1:]) if command else _serve(words, signals or Signals())
+        if command is None:
+            return _serve(words, signals or Signals())
+        gc.enable()
+        return command(words[1:])
     except Exception:  # noqa: BLE001  the outermost edge: whatever comes here is our fault
         _LOG.exception(logs.structured("internal error"))
         return _BROKEN

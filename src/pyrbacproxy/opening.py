@@ -73,7 +73,7 @@ class Opening:
         return [] if opening.cancelled() else opening.result()
 
     def check(self) -> Check:
-        """How the wait goes: in words that betray nothing, and in detail."""
+        """The state of the wait: a summary that names no files or processes, and the details."""
         gate = self._watch.gate
         if gate.is_open:
             return Check(CHECK)
@@ -111,11 +111,11 @@ class LateEndpoints:
         self._address = address
         self._taken = taken
         self._is_stopping = is_stopping
-        self._told = ""
+        self._logged = ""
         self._tries = 0
 
     async def run(self) -> None:
-        """Try until it is had."""
+        """Try until the port is bound."""
         await self.activity.repeat(self._try, 0.0)
 
     async def _try(self) -> float:
@@ -124,16 +124,16 @@ class LateEndpoints:
         try:
             sockets = bind(self._address.host, self._address.port)
         except OSError as error:
-            self._tell(str(error.strerror))
+            self._log(str(error.strerror))
             return _LATE_SECONDS
         self._taken(sockets)
         return 0.0
 
-    def _tell(self, fault: str) -> None:
-        """At a change, and every minute."""
+    def _log(self, fault: str) -> None:
+        """Log the wait at a change of its cause, and every minute."""
         self._tries += 1
-        if fault != self._told:
-            self._told = fault
+        if fault != self._logged:
+            self._logged = fault
             _LOG.info("Start-up gate: waiting for the endpoints port: %s", fault)
         elif self._tries % _REMINDER_TRIES == 0:
             _LOG.info("Start-up gate: still waiting for the endpoints port: %s", fault)

@@ -1,11 +1,11 @@
-"""A regular file, to read or to append to; nothing else may make us wait: a pipe has no end."""
+"""A regular file, to read or to append to; other files could block: a pipe has no end."""
 
 import errno
 import os
 import stat
 from pathlib import Path
 
-# O_NONBLOCK: whoever opens a pipe waits for its other end.
+# O_NONBLOCK: opening a pipe would wait for its other end.
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -140,9 +140,10 @@ class _Program:
         if opening := self._opening(assembly):
             assembly.startup_gate = opening.check
             assembly.background.append(opening.activity)
-        # What lives until the end is not looked at again by the collector.
-        gc.collect()
+        # What lives until the end is not looked at again by the collector, which `__main__` has
+        # turned off. The start leaves next to nothing to collect first.
         gc.freeze()
+        gc.enable()
         # What a connection leaves behind in cycles is little, and may wait.
         gc.set_threshold(10_000)
         listeners = [assembly.endpoints_listener(endpoints)]

@@ -23,7 +23,7 @@ class Signals:
     def __init__(self) -> None:
         self._first: Callable[[], object] | None = None
         self._second: Callable[[], object] | None = None
-        self._is_told = False
+        self._has_called_first = False
 
     def catch(self) -> None:
         """Install the handler; for the main thread."""
@@ -42,13 +42,13 @@ class Signals:
         if self._first is None:
             # Without unwinding: nothing was begun that the kernel does not end.
             os._exit(0)
-        if self._is_told:
+        if self._has_called_first:
             try:
                 if self._second is not None:
                     self._second()
             finally:
                 os._exit(1)
-        self._is_told = True
+        self._has_called_first = True
         # The event loop is closed: the process ends as it is.
         with suppress(RuntimeError):
             self._first()

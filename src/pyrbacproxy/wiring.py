@@ -454,7 +454,7 @@ class Assembly:
                 self._observers.worked()
 
     def _observe_and_write(self, record: ExchangeRecord) -> None:
-        """The same with an access log; without one nobody looks for it."""
+        """The same with an access log; without one it is not looked up."""
         self._observe(record)
         assert self._access_log is not None, "there is one"  # noqa: S101 - for the type
         try:
@@ -486,7 +486,7 @@ class Assembly:
     def _pages(
         self, program: Program, authenticator: Authenticator, checks: tuple[Look, ...]
     ) -> Handler | None:
-        """The endpoints port's handler; None without such a port, where nobody asks."""
+        """The endpoints port's handler; None without such a port."""
         settings = self._settings
         if settings.endpoints is None:
             return None

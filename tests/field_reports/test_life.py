@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.wire import free_port
-from tests.field_reports.harness import Lab, Proxy, get
-from tests.field_reports.servers import OK, Arrived, Upstream
+from tests.field_reports.harness import Lab, Proxy, bearer, get
+from tests.field_reports.http2 import http2, request
+from tests.field_reports.servers import OK, Arrived, Upstream, user
 from tests.field_reports.watching import catches, until
 
 OPEN = "--ignore-paths=/*"
@@ -303,3 +304,28 @@ def test_fr65_an_ipv4_client_is_named_as_one(lab: Lab) -> None:
     proxy = lab.start(OPEN, "--secure-listen-address=:${port}", is_own=True)
     assert proxy.ask(get()).status == 200
     assert lab.upstream.requests[0].message.values("x-forwarded-for") == ["127.0.0.1"]
+
+
+# --- the program without docstrings and assertions, as image and binary run it --------
+
+
+def test_the_program_serves_without_docstrings_and_assertions(lab: Lab) -> None:
+    endpoints = free_port()
+    proxy = lab.start(
+        "--ignore-paths=/open",
+        f"--proxy-endpoints-port={endpoints}",
+        env={"PYTHONOPTIMIZE": "2"},
+        is_own=True,
+    )
+    token = lab.token(user("alice", "g1"))
+    assert proxy.ask(get("/open")).status == 200
+    assert proxy.ask(get()).status == 401
+    assert proxy.ask(get("/metrics", bearer(token))).status == 200
+    assert proxy.ask(get("/metrics", bearer("other"))).status == 401
+    assert lab.upstream.targets == ["/open", "/metrics"]
+    for page in ("/healthz", "/readyz", "/metrics", "/statusz", "/flagz"):
+        with proxy.connect(port=endpoints) as client:
+            client.send(get(page, bearer(token)))
+            assert client.answer().status == 200, page
+    with http2(proxy) as client:
+        assert client.ask(request("/open")).status == 200

@@ -1,3 +1,5 @@
+from email.utils import formatdate
+
 import pytest
 
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
@@ -7,6 +9,7 @@ from pyrbacproxy.proxy.heads import (
     Heads,
     HttpDate,
     announced_trailers,
+    http_date,
     relayed_trailers,
     same_trailers,
 )
@@ -158,6 +161,16 @@ def test_a_date_is_made_once_a_second() -> None:
     assert date() is first
     now[0] = 1.0
     assert date() == b"Thu, 01 Jan 1970 00:00:01 GMT"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [0, 951_782_399, 951_782_400, 1_234_567_890, 1_798_761_599, 4_102_444_800, 253_402_300_799],
+)
+def test_a_date_is_what_the_standard_library_writes(second: int) -> None:
+    for day in range(0, 366, 5):
+        at = min(second + 86_400 * day, 253_402_300_799)
+        assert http_date(at) == formatdate(at, usegmt=True).encode()
 
 
 def test_a_switch_names_its_protocol_and_nothing_of_ours() -> None:

@@ -108,6 +108,10 @@ def _sum(outcomes: list[Outcome]) -> str:
 # (--host-root), or in the proxy's own container, where it sees less. The API server is not asked.
 # What can't be seen is told as "not seen", never as ok.
 
+# Not the docstring: -OO drops it.
+_DESCRIPTION = (
+    "`pyrbacproxy audit`: whether a node's legacy metrics proxy is gone and the sidecar serves."
+)
 _EXIT_CODES = """exit status: 0 when nothing is found, 1 for findings and when a file or a flag is
 wrong, 2 when nothing is found, but a check that is needed could not be made: who
 holds the port, and with --expect-no-static-pods the kubelet's setting"""
@@ -130,7 +134,7 @@ def run(argv: list[str]) -> int:
 
 
 def _parser() -> Arguments:
-    parser = Arguments("audit", __doc__, _EXIT_CODES)
+    parser = Arguments("audit", _DESCRIPTION, _EXIT_CODES)
     parser.add_argument(
         "--role",
         type=_role,

@@ -1,8 +1,4 @@
-"""`pyrbacproxy demo`: the proxy with everything around it on loopback, and curl lines to try.
-
-The API server is embedded; upstream and proxy are processes of their own, as in life. All files are
-in a temporary folder that goes with the demo.
-"""
+"""`pyrbacproxy demo`: the proxy with everything around it on loopback."""
 
 import argparse
 import asyncio
@@ -27,6 +23,12 @@ from pyrbacproxy.demo.scene import RBAC, Scene
 from pyrbacproxy.demo.tokens import TokenTable
 
 _PORT = 9637
+# Not the docstring: -OO drops it.
+_DESCRIPTION = """\
+`pyrbacproxy demo`: the proxy with everything around it on loopback, and curl lines to try.
+
+The API server is embedded; upstream and proxy are processes of their own, as in life. All files are
+in a temporary folder that goes with the demo."""
 _EXIT_CODES = """as in: pyrbacproxy demo -- --http2-prefer --v=2
 
 exit status: 0 after Ctrl-C or a signal, 1 when a part fails and when a flag is wrong"""
@@ -43,7 +45,7 @@ class DemoError(Exception):
 
 def run(argv: list[str]) -> int:
     """Run the demo until one of _SIGNALS, then return 0; 1 when a part of it fails."""
-    parser = Arguments("demo", __doc__, _EXIT_CODES)
+    parser = Arguments("demo", _DESCRIPTION, _EXIT_CODES)
     parser.add_argument(
         "--port", type=_port, default=_PORT, help="of the proxy; 0 takes a free one (default: 9637)"
     )

@@ -154,6 +154,10 @@ def _sidecar_line(owners: list[str] | None) -> str:
 # staticPodPath means for the proxy on the nodes. Nothing is asked of a cluster.
 
 T = TypeVar("T")
+# Not the docstring: -OO drops it.
+_DESCRIPTION = (
+    "`pyrbacproxy kubelet-config`: the kubelet configuration that the nodes of a pool would get."
+)
 _EXIT_CODES = """exit status: 0 when the nodes get what was asked for; 1 when the operator
 refuses it, when a default stays where another value was asked for, when a key
 is unknown, when the sidecar is missing, and when a file or a flag is wrong"""
@@ -198,7 +202,7 @@ def run(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Arguments("kubelet-config", __doc__, _EXIT_CODES)
+    parser = Arguments("kubelet-config", _DESCRIPTION, _EXIT_CODES)
     parser.add_argument(
         "file",
         metavar="FILE",

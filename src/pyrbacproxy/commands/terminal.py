@@ -15,7 +15,7 @@ FAILED = 1
 class Arguments(argparse.ArgumentParser):
     """Wrong flags end with 1, as everything that the caller can mend."""
 
-    def __init__(self, command: str, description: str | None, epilog: str) -> None:
+    def __init__(self, command: str, description: str, epilog: str) -> None:
         super().__init__(
             prog=f"pyrbacproxy {command}",
             description=description,

@@ -375,7 +375,10 @@ async def serve(port: int, size_bytes: int | None) -> None:
 
 def main() -> None:
     """Read the command line and serve."""
-    parser = argparse.ArgumentParser(prog="python -m pyrbacproxy.demo.crio", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m pyrbacproxy.demo.crio",
+        description="A CRI-O-like upstream on loopback, in its own process.",
+    )
     parser.add_argument("--port", type=int, default=9537, help="0 takes a free one")
     parser.add_argument("--size", type=int, help="size of the body in bytes, before gzip")
     options = parser.parse_args()

@@ -6,7 +6,7 @@ that no length or coding is ever copied through.
 """
 
 from collections.abc import Callable
-from email.utils import formatdate
+from datetime import UTC, datetime
 
 from pyrbacproxy.http1 import forwarding, framing, writer
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead
@@ -18,6 +18,8 @@ _MAX_KNOWN = 32
 _MAX_KNOWN_BYTES = 4096
 NO_LINES = Headers()
 _SWITCHING_PROTOCOLS = 101
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def same_trailers(trailers: Headers) -> Headers:
@@ -144,6 +146,19 @@ def _relayed(received: ResponseReceived, *, minor: int, closes: bool, date: byte
     return RelayedHead(raw, is_chunked=is_chunked, must_close=must_close, made_on=made_on)
 
 
+def http_date(second: int) -> bytes:
+    """An IMF-fixdate (RFC 9110 §5.6.7) of seconds since the epoch.
+
+    `email.utils` has the same, and 0.3 MiB beside it.
+    """
+    at = datetime.fromtimestamp(second, UTC)
+    text = (
+        f"{_DAYS[at.weekday()]}, {at.day:02} {_MONTHS[at.month - 1]} {at.year:04} "
+        f"{at.hour:02}:{at.minute:02}:{at.second:02} GMT"
+    )
+    return text.encode()
+
+
 class HttpDate:
     """The Date header's value, made once a second (RFC 9110 §5.6.7).
 
@@ -162,5 +177,5 @@ class HttpDate:
         second = int(self._wall_clock())
         if second != self._second:
             self._second = second
-            self._text = formatdate(second, usegmt=True).encode()
+            self._text = http_date(second)
         return self._text

@@ -26,7 +26,7 @@ from pyrbacproxy.tls.certificate import (
 )
 from pyrbacproxy.values import Frozen
 
-# More than any real chain; both bound what a stranger can make us do and remember.
+# More than any real chain; both bound the work and the memory that a client can cause.
 _MAX_PRESENTED = 16
 _MAX_PRESENTED_BYTES = 32768
 # As many signatures as Go checks for one chain.
@@ -40,7 +40,7 @@ _CLIENT_PURPOSES = (
     b"\x2b\x06\x01\x05\x05\x07\x03\x02",  # clientAuth
     b"\x55\x1d\x25\x00",  # anyExtendedKeyUsage
 )
-# Strangers can present what they like: their chains never push out the trusted ones.
+# Two memories: refused chains, of which a client can present any number, never evict trusted ones.
 _MAX_TRUSTED = 256
 _MAX_REFUSED = 64
 
@@ -112,7 +112,7 @@ class _Verdict(Frozen):
 
 
 class ClientCaPool:
-    """The authorities that may vouch for clients: each is an anchor, self-signed or not.
+    """The authorities for client certificates: each is a trust anchor, self-signed or not.
 
     `with_headers` are the numbers, from 1, of the file's certificates that are not used because
     their blocks have headers.
@@ -148,10 +148,10 @@ class ClientCaPool:
 
 
 class ClientChains:
-    """Judges presented chains against the current pool, and remembers.
+    """Judges presented chains against the current pool, and caches the verdicts.
 
-    `generation` changes with the pool: whoever keeps a `Peer` asks again then, and when its
-    certificate's time is over. Without a pool certificate login is off, and nobody is refused.
+    `generation` changes with the pool: a `Peer` that is kept is judged again then, and when
+    its certificate's validity ends. Without a pool certificate login is off: no client is refused.
     """
 
     __slots__ = ("_pool", "_refused", "_trusted", "generation")
@@ -163,7 +163,7 @@ class ClientChains:
         self.generation = 0
 
     def replace_pool(self, pool: ClientCaPool) -> None:
-        """Judge by this pool alone from now on."""
+        """Judge by this pool alone from now on; cached verdicts are dropped."""
         self._pool = pool
         self._trusted.clear()
         self._refused.clear()
@@ -196,7 +196,7 @@ def _judge(pool: ClientCaPool, chain: tuple[bytes, ...], now: float) -> _Verdict
     try:
         links = [from_der(der) for der in chain]
         outcome = _Verification(pool, links, now).outcome()
-    except Exception as error:  # noqa: BLE001 -- whatever a stranger's certificate raises refuses it
+    except Exception as error:  # noqa: BLE001 -- whatever a client's certificate raises refuses it
         refusal = f"the client's certificates cannot be read: {str(error) or type(error).__name__}"
         return _Verdict(None, refusal, -math.inf, math.inf)
     boundaries = pool.boundaries + _boundaries(links)
@@ -219,11 +219,11 @@ class _Verification:
         self._now = now
         self._between = _by_subject(links[1:])
         self._signatures = 0
-        # The first candidate's fault says most: the nearest to what was meant.
+        # The first candidate's fault is reported: it is the likeliest issuer.
         self._reason = ""
 
     def outcome(self) -> ClientCertificate | str:
-        """The client's certificate, or why none of the anchors vouches for it."""
+        """The client's certificate, or why no chain leads to an anchor."""
         leaf = self._links[0]
         if fault := _fault(leaf, self._now) or _unfit_key(leaf):
             return fault
@@ -233,7 +233,7 @@ class _Verification:
         return _client_certificate(leaf, chain)
 
     def _chain(self, chain: tuple[Certificate, ...]) -> Sequence[Certificate] | None:
-        """A whole chain that begins like this one."""
+        """This chain completed up to an anchor, None if there is no such chain."""
         child = chain[-1]
         for anchor in _likeliest_first(self._pool.by_subject.get(child.issuer, ()), child):
             if self._extends(chain, anchor, is_anchor=True):
@@ -266,7 +266,7 @@ class _Verification:
     def _bad_signature(
         self, chain: tuple[Certificate, ...], signer: Certificate, authority: str
     ) -> str:
-        """Why the signer's name above the last of the chain proves nothing, "" if it does."""
+        """Why the signer has not signed the last of the chain, "" if it has."""
         self._signatures += 1
         if self._signatures > _MAX_SIGNATURES:
             self._reason = "has too many possible authorities"
@@ -311,7 +311,7 @@ def _is_same(one: Certificate, other: Certificate) -> bool:
 
 
 def _fault(certificate: Certificate, now: float) -> str:
-    """Why no certificate of a chain may be like this, "" if it may."""
+    """Why this certificate can't be part of any chain, "" if it can."""
     extensions = certificate.extensions
     if extensions.unhandled:
         return f"has an unknown critical extension, {extensions.unhandled[0]}"
@@ -326,7 +326,7 @@ def _fault(certificate: Certificate, now: float) -> str:
 
 
 def _unfit_key(certificate: Certificate) -> str:
-    """Why nothing that its key signed is believed, "" if it may be."""
+    """Why no signature by its key is accepted, "" if there is no reason."""
     key = certificate.key
     if key is None:
         return "has a key that is neither RSA, ECDSA nor Ed25519, or none that can be used"
@@ -343,7 +343,7 @@ def _unfit_to_sign(
 ) -> str:
     """Why it may not have issued the last of the chain, "" if it may."""
     extensions = candidate.extensions
-    # Version 1 has no extensions to say it with, and is believed of an anchor alone.
+    # Version 1 has no extensions, hence no basic constraints: only an anchor may be of it.
     is_authority = extensions.is_authority
     if is_authority is None:
         is_authority = is_anchor and candidate.version < 3  # noqa: PLR2004 -- as the comment says
@@ -387,7 +387,7 @@ def _verifier(child: Certificate, signer: Certificate) -> Callable[[bytes, bytes
 
 
 def _outside_constraints(chain: tuple[Certificate, ...], authority: Certificate) -> str:
-    """Which name below the authority it may not vouch for (RFC 5280 section 4.2.1.10)."""
+    """Which name in the chain the authority's constraints forbid (RFC 5280 section 4.2.1.10)."""
     constraints = authority.extensions.constraints
     if constraints is None:
         return ""
@@ -496,7 +496,7 @@ def _client_certificate(leaf: Certificate, chain: Sequence[Certificate]) -> Clie
         if kept is None:
             continue
         if attribute.value is None:
-            # Go leaves it out; a group less can be a rule less that forbids.
+            # Go leaves it out. A missing group could lift a rule that forbids.
             return "has a name or organization that is no string"
         kept.append(attribute.value)
     return ClientCertificate(

@@ -158,7 +158,7 @@ class ServerEngine:
         try:
             self._connection.shutdown()
         except SSL.Error:
-            # The connection broke before: there is nobody to tell.
+            # The connection failed earlier: no alert can be sent.
             return
 
     def peer_chain(self) -> tuple[bytes, ...]:

@@ -12,12 +12,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL, _util, crypto
 
 from pyrbacproxy.tls import pem
@@ -37,12 +35,12 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pri
 # and browsers for TLS 1.2.
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
-# pyOpenSSL sets this mode and has no name for it: with it, a send of 100 KB would write one 16 KB
-# record.
+# pyOpenSSL sets this mode and has no name for it. With it, a send of 100 KB would write only one
+# record of 16 KB.
 _MODE_ENABLE_PARTIAL_WRITE = 0x1
 _OPTIONS = (
-    # A renegotiation could change the client's certificate behind an exchange, and costs more here
-    # than there.
+    # A renegotiation could change the client's certificate during an exchange, and costs the server
+    # more than the client.
     SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE
 )
 # TLS 1.0 and 1.1 sign with SHA-1, which OpenSSL 3 allows at level 0 only.
@@ -113,19 +111,43 @@ def self_signed_pair(hostname: str) -> ServingPair:
 
     It is valid for a year from an hour ago.
     """
+    # Imported late: a proxy with a pair of files does not need it.
+    from cryptography import x509  # noqa: PLC0415
+
     now = time.time()
+    start = dt.datetime.fromtimestamp(int(now) - 3600, dt.UTC)
+
+    def common_name(text: str) -> x509.Name:
+        # X.520 bounds a common name to 64 characters; a host name may be as long.
+        return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, text[-64:])])
+
+    def unsigned(subject: x509.Name, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(authority_name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + dt.timedelta(days=365))
+        )
+
     authority_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    authority_name = _common_name(f"{hostname}-ca@{int(now)}")
+    authority_name = common_name(f"{hostname}-ca@{int(now)}")
     authority = (
-        _builder(authority_name, authority_name, authority_key.public_key(), now)
+        unsigned(authority_name, authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    try:
+        name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(hostname))
+    except ValueError:
+        name = x509.DNSName(hostname)
+    purpose = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
     leaf = (
-        _builder(_common_name(f"{hostname}@{int(now)}"), authority_name, key.public_key(), now)
-        .add_extension(x509.SubjectAlternativeName([_general_name(hostname)]), critical=False)
+        unsigned(common_name(f"{hostname}@{int(now)}"), key.public_key())
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
         .add_extension(purpose, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -143,8 +165,8 @@ def server_context(pair: ServingPair, settings: TlsSettings) -> SSL.Context:
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     _set_suites(context, settings)
     _set_groups(context, offered_groups())
-    # Asked of everybody, with an empty list of authorities; whoever comes is let in and judged for
-    # each request (reference 5.5).
+    # Every client is asked for a certificate, with an empty list of authorities; any is accepted in
+    # the handshake and judged for each request (reference 5.5).
     context.set_verify(SSL.VERIFY_PEER, _accept_any)
     context.set_tlsext_servername_callback(_no_ticket)
     context.set_alpn_select_callback(_alpn_choice(settings.alpn))
@@ -282,33 +304,6 @@ def _key(text: bytes, path: str) -> PrivateKey:
     return key
 
 
-def _common_name(text: str) -> x509.Name:
-    # X.520 bounds a common name to 64 characters; a host name may be as long.
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[-64:])])
-
-
-def _general_name(hostname: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(hostname))
-    except ValueError:
-        return x509.DNSName(hostname)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, now: float
-) -> x509.CertificateBuilder:
-    start = dt.datetime.fromtimestamp(int(now) - 3600, dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + dt.timedelta(days=365))
-    )
-
-
 def _set_suites(context: SSL.Context, settings: TlsSettings) -> None:
     minimum = settings.minimum
     suites = DEFAULT_CIPHERS if settings.cipher_list is None else settings.cipher_list
@@ -325,7 +320,7 @@ def _set_suites(context: SSL.Context, settings: TlsSettings) -> None:
 
 @functools.cache
 def offered_groups() -> tuple[str, ...]:
-    """The groups of GROUPS that the OpenSSL at hand has; none where it can't be told which."""
+    """The groups of GROUPS that the OpenSSL at hand has; none if that can't be found out."""
     for groups in (GROUPS, GROUPS[1:], GROUPS[2:]):
         if _set_groups(SSL.Context(SSL.TLS_SERVER_METHOD), groups):
             if groups != GROUPS:
@@ -360,7 +355,7 @@ def _no_ticket(connection: SSL.Connection) -> None:
     """Keep OpenSSL from making tickets; called within each handshake, with a server name or not.
 
     A resumed session would come without the presented chain, or fail for want of a session id
-    context. Were the option the context's, TLS 1.3 would still make two tickets that nobody can
+    context. Were the option the context's, TLS 1.3 would still make two tickets that no client can
     use, for a tenth of the handshake's cost: only where it is found set after this callback, none
     is made.
     """
