@@ -328,3 +328,14 @@ def test_the_check_names_what_fails_and_never_decides() -> None:
     assert check.detail == (
         "two failed with UnforeseenError and is tried again; the log has the traceback"
     )
+
+
+async def test_a_failed_handshake_is_left_to_the_dial_that_waits_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Uvloop hands the same exception to both: a certificate's odd text would be a traceback."""
+    faults = LoopFaults()
+    error = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    context = {"message": "SSL handshake failed", "exception": error}
+    faults.handle(asyncio.get_running_loop(), context)
+    assert (faults.fault, caplog.text) == ("", "")

@@ -93,13 +93,17 @@ class LoopFaults(Activity):
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The loop's exception handler."""
         error = context.get("exception")
+        message = str(context.get("message", ""))
+        if message.startswith("SSL handshake failed"):
+            # uvloop's words for what the dial that waits for the handshake is given, and reports.
+            return
         if not isinstance(error, Exception):
             loop.default_exception_handler(context)
             return
         self.look(loop)
         self._failed_at = loop.time()
         # Without a callback's arguments, which differ each time.
-        self.failed(error, str(context.get("message", "")).partition("(")[0])
+        self.failed(error, message.partition("(")[0])
 
     def look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Forget a fault that is past."""

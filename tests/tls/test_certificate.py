@@ -332,6 +332,18 @@ def test_critical_may_be_written_out(value: bytes) -> None:
             POLICIES, tlv(SEQUENCE, tlv(SEQUENCE, CLIENT_AUTH)), Extensions(), id="policy"
         ),
         pytest.param(ANY_POLICY, tlv(2, b"\1"), Extensions(), id="any policy"),
+        pytest.param(
+            POLICY_CONSTRAINTS,
+            tlv(SEQUENCE, tlv(0x81, b"\0")),
+            Extensions(),
+            id="policy mappings are inhibited",
+        ),
+        pytest.param(
+            POLICY_CONSTRAINTS,
+            tlv(SEQUENCE, tlv(0x80, b"\0")),
+            Extensions(unhandled=("2.5.29.36 (an explicit policy is required)",)),
+            id="an explicit policy is required",
+        ),
         pytest.param(UNKNOWN, b"whatever", Extensions(), id="unknown"),
     ],
 )

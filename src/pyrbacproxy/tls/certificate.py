@@ -125,7 +125,8 @@ class Extensions(Frozen):
     """`is_authority` is None without basic constraints, `path_length` None without a limit.
 
     `may_sign` is whether the key usage has keyCertSign; as with Go a key usage without any bit says
-    nothing. `unhandled` are the dotted OIDs of critical extensions that mean nothing here.
+    nothing. `unhandled` are the dotted OIDs of critical extensions that mean nothing here, and of
+    policy constraints that require an explicit policy.
     """
 
     is_authority: bool | None = None
@@ -622,6 +623,15 @@ def _understood(values: dict[bytes, tuple[bytes, bool]]) -> Extensions:
     constraints, is_whole = (None, True) if constrained is None else _constraints(constrained)
     # Names of no kind that is known, or constraints for them, are not understood.
     partly = {b"\x55\x1d\x11": names != AlternativeNames(), b"\x55\x1d\x1e": is_whole}
+    unhandled = [
+        _dotted(oid)
+        for oid, (_, is_critical) in values.items()
+        if is_critical and not partly.get(oid, oid in _KNOWN)
+    ]
+    # Go checks policies then, critical or not; they are not processed here.
+    policy_constraints = content(b"\x55\x1d\x24")
+    if policy_constraints is not None and _policy_constraints(policy_constraints):
+        unhandled.append("2.5.29.36 (an explicit policy is required)")
     return Extensions(
         is_authority=is_authority,
         path_length=path_length,
@@ -632,11 +642,7 @@ def _understood(values: dict[bytes, tuple[bytes, bool]]) -> Extensions:
         alternative_names=alternative,
         subject_key=_subject_key(content(b"\x55\x1d\x0e")),
         authority_key=_authority_key(content(b"\x55\x1d\x23")),
-        unhandled=tuple(
-            _dotted(oid)
-            for oid, (_, is_critical) in values.items()
-            if is_critical and not partly.get(oid, oid in _KNOWN)
-        ),
+        unhandled=tuple(unhandled),
     )
 
 
@@ -805,13 +811,15 @@ def _long_oid(oid: bytes, what: str) -> None:
         raise ValueError(f"malformed {what}")
 
 
-def _policy_constraints(value: bytes) -> None:
+def _policy_constraints(value: bytes) -> bool:
+    """Whether an explicit policy is required (RFC 5280 §4.2.1.11)."""
     what = "policy constraints"
     inner = _Input(_Input(value, what).take(_SEQUENCE), what)
-    for tag in (_CONTEXT, _CONTEXT | 1):
-        number = inner.optional(tag)
+    numbers = [inner.optional(tag) for tag in (_CONTEXT, _CONTEXT | 1)]
+    for number in numbers:
         if number is not None:
             _integer(number, what, _INT64_BYTES)
+    return numbers[0] is not None
 
 
 def _policy_mappings(value: bytes) -> None:

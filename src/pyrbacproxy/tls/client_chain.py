@@ -314,7 +314,7 @@ def _fault(certificate: Certificate, now: float) -> str:
     """Why this certificate can't be part of any chain, "" if it can."""
     extensions = certificate.extensions
     if extensions.unhandled:
-        return f"has an unknown critical extension, {extensions.unhandled[0]}"
+        return f"has an extension that is not supported, {extensions.unhandled[0]}"
     if now < certificate.not_before:
         return "is not yet valid"
     if now > certificate.not_after:
