@@ -102,7 +102,7 @@ def test_until_the_awaited_pair_is_whole_the_endpoints_port_alone_has_a_stand_in
 ) -> None:
     certificates = Certificates(replace(settings, gate=AWAITED))
     assert "@" in subject(certificates.of_endpoints)
-    with pytest.raises(AssertionError, match="without a pair"):
+    with pytest.raises(RuntimeError, match="without a pair"):
         certificates.serving()
     (tmp_path / "pair.pem").write_text("half")
     assert "holds no certificate" in certificates.load_pair()

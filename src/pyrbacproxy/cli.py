@@ -140,7 +140,7 @@ def _command_meant(words: list[str], arguments: tuple[str, ...]) -> str:
     """
     if not any(arguments):
         return ""
-    # Late, for it is wanted by few.
+    # Late: few starts need it.
     import difflib  # noqa: PLC0415
 
     word = next(filter(None, arguments))

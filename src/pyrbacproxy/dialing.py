@@ -16,7 +16,7 @@ from pyrbacproxy.values import Frozen
 
 # --- lookup ---------------------------------------------------------------------------
 #
-# One look-up of a server's name at a time, whoever waits for it.
+# One look-up of a server's name at a time, shared by all that wait for it.
 #
 # A look-up that hangs can't be called off: it holds one of the loop's few threads for names until
 # the resolver gives up. One for each review or request would hold them all, no other name would
@@ -48,11 +48,11 @@ class Lookup:
     def _forget(self, asking: asyncio.Future[None]) -> None:
         self._asking = None
         if not asking.cancelled():
-            asking.exception()  # or asyncio complains when nobody waits any more
+            asking.exception()  # or asyncio complains when nothing waits any more
 
 
 def _asking(host: str, port: int) -> asyncio.Future[None]:
-    """A look-up in a thread that nobody waits for at the end."""
+    """A look-up in a thread that is not waited for at the end."""
     loop = asyncio.get_running_loop()
     # As bytes: text would load the tables of international names.
     name = host.encode() if host.isascii() else host

@@ -170,7 +170,7 @@ def test_a_value_that_is_none_of_its_kind_is_placed_but_not_quoted(
 ) -> None:
     path = tmp_path / "kc"
     path.write_text(text)
-    said = f"kubeconfig {path}: holds a value that is none of its kind in {place}"
+    said = f"kubeconfig {path}: holds a value that is not valid in {place}"
     assert problems(str(path)) == [said]
 
 

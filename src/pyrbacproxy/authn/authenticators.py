@@ -255,7 +255,7 @@ _REMEMBERED_USERS = 512
 
 
 class ClientCertificateAuthenticator:
-    """Knows users by their certificate; asks nobody."""
+    """Knows users by their certificate; sends no review."""
 
     __slots__ = ("_users",)
 

@@ -112,7 +112,7 @@ class AttributeSource:
             return ()
 
     def without_header(self, trailers: Headers) -> Headers:
-        """The trailers without any spelling of the rewrite header: nobody checked what they say."""
+        """The trailers without any spelling of the rewrite header: its values were not checked."""
         if not self._header:
             return trailers
         return Headers(pair for pair in trailers if folded(pair[0]) != self._folded_header)

@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 class Decision(Frozen):
-    """`reason` is for logs; `source` is "static", "review" or "none" when nobody had an opinion."""
+    """`reason` is for logs; `source` is "static", "review" or "none" (no opinion)."""
 
     kind: Kind
     reason: str = ""
@@ -61,7 +61,7 @@ class Authorizer(Protocol):
 class UnionAuthorizer:
     """The first member that allows or denies decides, as in Kubernetes' union.
 
-    A failed member is passed over, but not forgotten: if nobody decides, the failure is the answer.
+    A failed member is passed over, but if no member decides, its failure is the answer.
     """
 
     __slots__ = ("_members",)
@@ -138,7 +138,7 @@ class PageChecks(Enum):
 
 
 class StaticAuthorizer:
-    """Allows what a rule matches and has no opinion on anything else; asks nobody."""
+    """Allows what a rule matches and has no opinion on anything else; sends no review."""
 
     __slots__ = ("_path_rules", "_resource_rules")
 

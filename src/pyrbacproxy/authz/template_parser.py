@@ -255,7 +255,7 @@ def _unit(found: re.Match[str], quote: str) -> bytes | int:
 #
 # The parts of a parsed template: expressions, which have values, and what actions write.
 #
-# Whoever configures no template never imports them.
+# Imported only where a template is configured.
 
 Function: TypeAlias = Callable[[Sequence[Value]], Value]
 

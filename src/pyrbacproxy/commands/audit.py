@@ -106,7 +106,7 @@ def _sum(outcomes: list[Outcome]) -> str:
 #
 # Run it on the node as root, in a pod with hostPID, hostNetwork and the host's root mounted
 # (--host-root), or in the proxy's own container, where it sees less. The API server is not asked.
-# What can't be seen is told as "not seen", never as ok.
+# What can't be seen is reported as "not seen", never as ok.
 
 # Not the docstring: -OO drops it.
 _DESCRIPTION = (

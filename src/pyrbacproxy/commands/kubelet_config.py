@@ -48,7 +48,7 @@ class Inputs(Frozen):
 
 
 class Answer(Frozen):
-    """All that is to be shown; `sidecars` names their owners, None when nobody looked."""
+    """All that is to be shown; `sidecars` names their owners, None when not looked for."""
 
     pool: Pool
     inputs: Inputs
@@ -164,7 +164,7 @@ is unknown, when the sidecar is missing, and when a file or a flag is wrong"""
 
 
 class _Files:
-    """Reads files; what is wrong with them is gathered, so that all is told at once."""
+    """Reads files; what is wrong with them is gathered, so that all is reported at once."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

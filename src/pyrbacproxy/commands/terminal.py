@@ -41,7 +41,7 @@ class Arguments(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("--") or name in known:
                 continue
-            # Late, for it is wanted by few.
+            # Late: few starts need it.
             import difflib  # noqa: PLC0415
 
             near = difflib.get_close_matches(name.casefold(), known, 1)

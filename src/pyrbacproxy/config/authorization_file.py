@@ -108,7 +108,7 @@ class Entry(Frozen):
 
     @property
     def is_null(self) -> bool:
-        """Nothing was written, or `~`: the zero value. Whoever tags a word as null meant it not."""
+        """Nothing was written, or `~`: the zero value. A word tagged as null is not meant so."""
         node = self.node
         return isinstance(node, ScalarNode) and node.tag == f"{_TAG}null" and node.value in _NULLS
 
@@ -258,7 +258,7 @@ class Tree:
 def nearest(spelling: str, known: Iterable[str]) -> str:
     """The known name that is spelled most like this, in any case; "" when none is close."""
     lowered = {name.casefold(): name for name in known}
-    # Late, for it is wanted by few.
+    # Late: few starts need it.
     import difflib  # noqa: PLC0415
 
     near = difflib.get_close_matches(spelling.casefold(), lowered, 1)
@@ -266,7 +266,7 @@ def nearest(spelling: str, known: Iterable[str]) -> str:
 
 
 def _goes_on(loader: SafeLoader) -> bool:
-    """Whether anything follows the document; it need not be YAML, for nobody reads it."""
+    """Whether anything follows the document; it need not be YAML, for it is not read."""
     try:
         return bool(loader.check_node())
     except (YAMLError, UnicodeError, RecursionError):
@@ -303,7 +303,7 @@ def _overridden(
 
 
 def _identity(key: Node) -> str | int:
-    """What two pairs of the same key share; of a key that is none, the node, lest aliases multiply
+    """What two pairs of the same key share; of an invalid key, the node, lest aliases multiply
     it.
     """
     return str(key.value) if isinstance(key, ScalarNode) else id(key)

@@ -106,7 +106,7 @@ _AUTHORITY = re.compile(r"//([^/]*)(.*)", re.DOTALL)
 # A host, or an address in brackets, and a port where the scheme is missing; no user or password.
 _NO_SCHEME = re.compile(r"([\w.-]+|\[[0-9a-f:.%]+\]):[0-9]+(/[^@]*)?", re.IGNORECASE | re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# RFC 3986 section 3.2.1; the first @ of several is one that nobody escaped.
+# RFC 3986 section 3.2.1; the first @ of several is an unescaped one.
 _USER = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 # What may stand in a name; Go lets no more pass, and percent escapes nobody means.
@@ -486,7 +486,7 @@ def _check_files(options: Options, findings: Findings) -> None:
         except TlsFileError as error:
             findings.problem(f"{_CA}: {error}")
     if certificate.path and key.path:
-        # With the system's roots: whether the authority will do is told already.
+        # With the system's roots: a bad authority was reported already.
         for problem in pair_problems(
             certificate, key, lambda _pair: upstream_context("", certificate.path, key.path)
         ):
@@ -531,7 +531,7 @@ def _check_listeners(options: Options, findings: Findings) -> None:
     # Without any address, the missing one is the mistake.
     if options.text("insecure-listen-address"):
         findings.problem(f"{given}: only --secure-listen-address alone can wait")
-    # Half a pair is told as such.
+    # Half a pair is reported as such.
     has_pair = options.may_be_given("tls-cert-file", "tls-private-key-file")
     if options.is_on("wait-for-serving-cert") and not has_pair:
         findings.problem("--wait-for-serving-cert needs --tls-cert-file and --tls-private-key-file")
@@ -549,7 +549,7 @@ def _warn_of_idle_gate_flags(options: Options, findings: Findings) -> None:
 
 
 # --- oidc -----------------------------------------------------------------------------
-# The `--oidc-*` flags → `OidcSettings`, or None: then nobody needs an issuer.
+# The `--oidc-*` flags → `OidcSettings`, or None: no issuer is needed.
 
 _OF_ISSUER = (
     *("oidc-clientID", "oidc-groups-claim", "oidc-username-claim", "oidc-username-prefix"),

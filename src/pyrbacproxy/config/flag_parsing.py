@@ -142,7 +142,7 @@ class Parsed(Frozen):
 
 
 def parse(argv: Sequence[str]) -> Parsed:
-    """Reads all words, also behind a wrong one, so that every problem is told at once."""
+    """Reads all words, also behind a wrong one, so that all problems are reported at once."""
     reader = _Reader(argv)
     reader.read()
     values = {name: flag.default_value for name, flag in FLAGS.items()} | reader.values
@@ -260,7 +260,7 @@ class _Reader:
 
 def _nearest(name: str) -> str:
     """The flag that is spelled most like this; "" when none is close."""
-    # Late, for it is wanted by few.
+    # Late: few starts need it.
     import difflib  # noqa: PLC0415
 
     near = difflib.get_close_matches(name.replace("_", "-").casefold(), FLAGS, 1)

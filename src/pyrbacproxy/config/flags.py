@@ -56,7 +56,7 @@ def quoted(text: str) -> str:
 def without_password(url: str) -> str:
     """A URL as a message may show it: user and password are masked, also where the rest is amiss.
 
-    A password may hold a `/` that nobody escaped, and `//` may be missing.
+    A password may hold an unescaped `/`, and `//` may be missing.
     """
     return _USER_WITHOUT_SLASHES.sub("<masked>@", _USER.sub("//<masked>@", url))
 
@@ -172,7 +172,7 @@ def parse_csv(text: str) -> tuple[str, ...]:
 
 
 def parse_paths(text: str) -> tuple[str, ...]:
-    """As `parse_csv`, but a second line is refused: a path in it would be waited for by nobody."""
+    """As `parse_csv`, but a second line is refused: a path in it would not be waited for."""
     if "\n" in text.rstrip("\r\n"):
         raise ValueError("more than one line")
     return parse_csv(text)
@@ -491,7 +491,7 @@ _AUTHORIZATION = Group(
     "Authorization",
     (
         _text("config-file", "The authorization file, YAML."),
-        _switch("strict-config", "Any unknown key in the authorization file ends the start."),
+        _switch("strict-config", "Any unknown key in the authorization file fails at start-up."),
         _list(
             "allow-paths",
             "Patterns; a path that matches none is answered 404. Excludes --ignore-paths.",

@@ -25,7 +25,7 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 def impersonated(headers: CIMultiDictProxy[str]) -> UserInfo | None:
-    """Whom the headers name, one of `system:authenticated`; None when they name nobody."""
+    """Whom the headers name, one of `system:authenticated`; None when they name no user."""
     name = headers.get("Impersonate-User")
     if name is None:
         return None

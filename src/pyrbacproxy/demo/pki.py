@@ -102,7 +102,7 @@ class Authority:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that nobody but its owner may read, not even for the moment before a chmod."""
+    """Write a file that only its owner may read, even for the moment before a chmod."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         os.fchmod(stream.fileno(), 0o600)

@@ -15,7 +15,7 @@ from pyrbacproxy.demo.tokens import TokenEntry, service_account
 PROMETHEUS = "system:serviceaccount:openshift-monitoring:prometheus-k8s"
 
 RBAC = """\
-# What the proxy itself needs: to ask who somebody is and what they may.
+# What the proxy itself needs: to ask who a user is and what they may do.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: reviewer}

@@ -59,7 +59,7 @@ def request_framing(head: RequestHead) -> Framing:
 def response_framing(head: ResponseHead, request_method: bytes) -> Framing:
     """How the body of this response ends, given the method it answers (RFC 9112 §6.3).
 
-    A response without body by its nature keeps whatever length it states for nobody to count (RFC
+    A response without body by its nature keeps whatever length it states, uncounted (RFC
     9110 §8.6). Raises RemoteProtocolError in the same cases as for a request.
     """
     if request_method == b"HEAD" or _is_bodyless(head.status):

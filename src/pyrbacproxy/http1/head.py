@@ -10,7 +10,7 @@ from pyrbacproxy.values import Frozen
 
 
 class ProtocolError(Exception):
-    """Somebody broke HTTP/1.1."""
+    """A message breaks HTTP/1.1."""
 
 
 class LocalProtocolError(ProtocolError):

@@ -275,7 +275,7 @@ def _asks_for_tunnel(head: RequestHead, framing: Framing) -> bool:
         return False
     if upgrade_of(head) is not None:
         return True
-    # Whoever honours the upgrade would read the body as something else (decisions D8).
+    # An upstream that honours the upgrade would read the body as something else (D8).
     if framing.has_body:
         raise RemoteProtocolError("a body behind an upgrade that is not made")
     return False
@@ -339,7 +339,7 @@ class CountedBody:
 
 
 class UntilCloseBody:
-    """A body that ends with its connection: whoever sees that end knows that it is complete."""
+    """A body that ends with its connection, by which the caller knows that it is complete."""
 
     __slots__ = ()
 
@@ -387,7 +387,7 @@ _LONGEST_KNOWN_BYTES = 4_096
 class RequestReceived(Frozen):
     """A whole request head, checked.
 
-    `raw` is its exact bytes, for whoever remembers what followed from it. `may_switch`: it asks for
+    `raw` is its exact bytes, for remembering what followed from it. `may_switch`: it asks for
     a tunnel.
     """
 

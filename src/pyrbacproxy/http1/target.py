@@ -110,7 +110,7 @@ def cleaned(raw_path: bytes) -> bytes:
 
 
 def is_ambiguous(target: Target) -> bool:
-    r"""Whether somebody may read another path here than the one that is decided on (decisions D9).
+    r"""Whether the upstream may read another path here than the one that is decided on (D9).
 
     True if the decoded path, with "\" read as "/" and each segment cut at ";", holds a ".", ".." or
     empty segment or a NUL that the raw path lacks. These two readings include the plain one: they

@@ -56,7 +56,7 @@ def last_chunk(trailers: Headers | None = None) -> bytes:
 def whole(response: Response, *, date: bytes, is_head: bool, close: bool, minor: int = 1) -> bytes:
     """A response of our own with Date, Content-Length and Connection; `date` is an IMF-fixdate.
 
-    The answer to HEAD has the length but not the body. An HTTP/1.0 client that is kept is told so.
+    The answer to HEAD has the length but not the body. A kept HTTP/1.0 client gets `keep-alive`.
     Raises LocalProtocolError.
     """
     lines = [*response.headers, (b"Date", date)]

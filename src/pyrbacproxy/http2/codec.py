@@ -44,7 +44,7 @@ _ENTRY_BYTES = 32
 # many are no mistake.
 _MOST_FIELDS = 506
 _BOMB_FACTOR = 4
-# A tenth of a second, in which nobody else is served: the library reads it letter by letter.
+# A tenth of a second, in which no other client is served: the library reads it letter by letter.
 _MOST_HUFFMAN_BYTES = 131_072
 # What is longer is in no table, for a letter takes 30 bits at most: it need not be known.
 _LONGEST_IN_TABLE = TABLE_BYTES * 30 // 8
@@ -542,6 +542,6 @@ class Budget:
             self._abandoned -= 1
 
     def abandoned(self) -> bool:
-        """A stream ended without its answer, whoever reset it; false if too many did."""
+        """A stream was reset by either side without its answer; false if too many were."""
         self._abandoned += 1
         return self._abandoned <= self._max_abandoned

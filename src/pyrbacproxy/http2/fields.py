@@ -30,7 +30,7 @@ from pyrbacproxy.proxy.heads import announced_trailers, same_trailers
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 # RFC 9113 §8.2.1; other control characters are refused as in HTTP/1.1.
 _BAD_VALUE = re.compile(rb"[\r\n\0]|\A[ \t]|[ \t]\Z")
-# Of a head, `http1.parser` judges the rest; trailers are judged by nobody after us.
+# Of a head, `http1.parser` judges the rest; trailers are not judged after us.
 _CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _PSEUDO: Final = frozenset((b":method", b":scheme", b":authority", b":path"))
 _SCHEMES = (b"http", b"https")
@@ -129,7 +129,7 @@ def _line(pseudo: dict[bytes, bytes], host: bytes | None) -> tuple[bytes, bytes 
         raise MalformedStreamError("no :path or no :scheme")
     # Any other form would name a second host.
     if not path.startswith(b"/") and path != b"*":
-        raise RemoteProtocolError("a :path that is none")
+        raise RemoteProtocolError("not a valid :path")
     return pseudo[b":method"] + b" " + path, host
 
 
@@ -186,7 +186,7 @@ def _fields(status: int, lines: Fields) -> Fields:
 
 
 def _checked(fields: Fields) -> Fields:
-    """The last door: whoever writes these as lines again must get as many lines."""
+    """The last check: written as lines again, these must be as many lines."""
     written = b"".join(map(b"".join, fields))
     if b"\r" in written or b"\n" in written or b"\0" in written:
         raise LocalProtocolError("CR, LF or NUL inside a field")

@@ -57,7 +57,7 @@ class FrameReader:
 
     `has_begun_block` tells that some of a header block is here, but not all; `has_settings`, that
     the client has greeted us; `is_held`, that more may be had at once, though not in this turn.
-    Whoever stops taking what `feed` gives finds the rest there with the next bytes, or none.
+    A caller that stops taking what `feed` gives finds the rest there with the next bytes.
     """
 
     __slots__ = (

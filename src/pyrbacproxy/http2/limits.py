@@ -31,7 +31,7 @@ class ConnectionFaultError(Exception):
 
 
 class MalformedStreamError(Exception):
-    """A message that is none: its stream is reset with PROTOCOL_ERROR (RFC 9113 §8.1.1)."""
+    """A malformed message: its stream is reset with PROTOCOL_ERROR (RFC 9113 §8.1.1)."""
 
 
 # --- limits ---------------------------------------------------------------------------

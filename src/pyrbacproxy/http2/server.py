@@ -141,7 +141,7 @@ class OpenStreams:
         self._over(stream)
 
     def answered(self, stream: int) -> None:
-        """The whole response is sent; what more the client sends of its request is for nobody."""
+        """The whole response is sent; what more the client sends of its request is dropped."""
         self._budget.answered()
         if not self._by_number[stream].has_whole_request:
             self._engine.reset(stream, Code.NO_ERROR)

@@ -263,7 +263,7 @@ class Streams(Protocol):
         ...
 
     def reset(self, stream: int, code: Code) -> None:
-        """End the stream early; it is told nothing any more."""
+        """End the stream early; it gets no more events."""
         ...
 
     def answered(self, stream: int) -> None:
@@ -365,7 +365,7 @@ class Http2Stream:
             exchange.request_ended()
 
     def gone(self, failure: Failure | None = None) -> None:
-        """The stream is over before its time, whoever ended it; `failure`: we did, and why."""
+        """The stream was ended early by either side; `failure` says why, if by us."""
         self.close()
         if self.exchange is not None:
             self.exchange.client_gone(failure)
@@ -391,7 +391,7 @@ class Http2Stream:
         self._brake.hold(reason)
 
     def resume_reading(self, *reasons: Reason) -> None:
-        """Go on, if nobody else holds it."""
+        """Go on, if no other reason holds it."""
         if self._brake.release(*reasons):
             self._credit()
 

@@ -148,7 +148,7 @@ class UpstreamStream:
         return self._was_served
 
     def begin(self, user: UpstreamUser, method: bytes, head: bytes, framing: Framing) -> None:
-        """Send a request head; the answer is told to `user`."""
+        """Send a request head; the answer goes to `user`."""
         self._user = user
         self._method = method
         self._was_served = self._carrier.has_served
@@ -177,11 +177,11 @@ class UpstreamStream:
         self._carrier.flush()
 
     def release(self) -> Released:
-        """Nobody asks: a 101 is malformed here. Raises RuntimeError."""
+        """Never called: a 101 is malformed in HTTP/2. Raises RuntimeError."""
         raise RuntimeError("no stream becomes a tunnel")
 
     def close(self) -> None:
-        """Reset the stream, not the connection; nothing is told any more."""
+        """Reset the stream, not the connection; no more events follow."""
         self._leave(ErrorCodes.CANCEL)
         self._carrier.flush()
 
@@ -192,7 +192,7 @@ class UpstreamStream:
         user = self._user
         if user is None:
             return
-        # Whoever says something about the stream is not stale.
+        # An upstream that says something about the stream is not stale.
         self._was_served = False
         try:
             if isinstance(event, events.DataReceived):
@@ -376,7 +376,7 @@ class Keeper(Protocol):
 
 
 class UpstreamConnection(Connection):
-    """One connection. `settled` is told once whether the upstream speaks HTTP/2."""
+    """One connection. `settled` is called once: whether the upstream speaks HTTP/2."""
 
     def __init__(self, keeper: Keeper, settled: Callable[[bool], None]) -> None:
         super().__init__(keeper.limits, keeper.loop)

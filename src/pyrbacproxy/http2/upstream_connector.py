@@ -139,7 +139,7 @@ class Http2Connector:
     # Keeper
 
     def freed(self) -> None:
-        """There may be room for somebody who waits."""
+        """There may be room for a waiting exchange."""
         if self._waiting:
             self._serve()
 

@@ -23,7 +23,7 @@ _STATUS = re.compile(rb"[1-9]\d\d")
 # RFC 9113 §8.2.1; a colon would make it a pseudo-header.
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE = re.compile(rb"[^\r\n\0]*")
-# Of a head, `http1.parser` judges the rest; trailers are judged by nobody after us.
+# Of a head, `http1.parser` judges the rest; trailers are not judged after us.
 _CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _SWITCHING_PROTOCOLS = b"101"
 _BODYLESS = (b"204", b"304")

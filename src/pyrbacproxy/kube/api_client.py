@@ -64,7 +64,7 @@ def post_of(
 
 
 # --- reply ----------------------------------------------------------------------------
-# The bytes of one answer to a POST → `Reply`: what of it matters to whoever asked.
+# The bytes of one answer to a POST → `Reply`: what of it matters to the reviewer.
 
 _MAX_HEAD_BYTES = 65_536
 _SWITCHING_PROTOCOLS = 101
@@ -127,7 +127,7 @@ class ReplyReader:
             and not is_closed
             and head.is_persistent
             and head.status != _SWITCHING_PROTOCOLS
-            # Bytes that nobody asked for would be the next answer.
+            # Unasked bytes would be the next answer.
             and not self._parser.leftover,
         )
 
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Some of an answer, or what nobody asked for."""
+        """Some of an answer, or unasked bytes."""
         reader = self._reader
         if reader is None:
             self.close()
@@ -507,8 +507,8 @@ def _failure(
 
 
 def _cause(error: OSError | UnicodeError) -> Cause:
-    """Whether nobody is there, as far as the error tells: a server that can't be verified is
-    somebody, and a want of descriptors is ours.
+    """Whether the server is away, as far as the error tells: one that can't be verified is there,
+    and running out of descriptors is a local failure.
     """
     if isinstance(error, TunnelRefusedError):
         # Its 5xx speaks for what is behind it, as one without a tunnel would.
@@ -604,7 +604,7 @@ class ApiClient:
     def warm(self) -> None:
         """Begin to read the credential, so that the first review need not wait for it.
 
-        For whoever knows that reviews will come. A failure is logged by `Credentials`, once.
+        Called when reviews will come. A failure is logged by `Credentials`, once.
         """
         self._credentials.begin_reading()
 

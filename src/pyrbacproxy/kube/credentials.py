@@ -83,13 +83,13 @@ class Credentials:
         return self._known()
 
     async def after_refusal(self, refused: ApiServer) -> ApiServer:
-        """The API server after a 401 to `refused`: read at once, unless somebody did already."""
+        """The API server after a 401 to `refused`: read at once, unless it was read already."""
         if self._server == refused:
             await self._read(is_refused=True)
         return self._known()
 
     def close(self) -> None:
-        """Let nobody wait for a reading: the process ends."""
+        """End the wait for a reading: the process ends."""
         if self._reading is not None:
             self._reading.remove_done_callback(self._install)
             self._reading.add_done_callback(_ignore)
@@ -156,7 +156,7 @@ def _asked(server: ApiServer) -> tuple[str, str, str, bool]:
 
 
 def _ignore(reading: asyncio.Future[ApiServer]) -> None:
-    """Look at what came of it, or asyncio complains that nobody did."""
+    """Fetch its exception, or asyncio complains that it was never retrieved."""
     if not reading.cancelled():
         reading.exception()
 
@@ -182,7 +182,7 @@ class ServiceAccount:
         path, ca, problem = self._folder / "ca.crt", "", ""
         try:
             ca = _text(path)
-            # An empty one would mean the system's roots, and a half one nobody.
+            # An empty one would mean the system's roots, and a half one no authority.
             if found := tls_context.ca_problem(ca):
                 problem = f"{path} {found}"
         except CredentialError as error:

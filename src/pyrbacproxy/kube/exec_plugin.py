@@ -97,7 +97,7 @@ class _ShapeError(Exception):
 
 
 def _started(plugin: Fields, environ: dict[str, str], folder: Path) -> "subprocess.Popen[bytes]":
-    """The plugin at work. Its stdin is empty: there is nobody to answer a question."""
+    """The plugin at work. Its stdin is empty: no one sits there to answer a question."""
     try:
         return subprocess.Popen(  # noqa: S603 -- the operator's kubeconfig says what to run
             [_located(plugin["command"], folder), *(plugin.get("args") or ())],

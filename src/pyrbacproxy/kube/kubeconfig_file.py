@@ -192,7 +192,7 @@ def _check_scalar(loader: Any, node: yaml.Node) -> None:
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError):
         # Its constructors raise what Python's own do: the 30th of February, `!!int demo`.
         place = _place(node.start_mark)
-        raise DocumentError(f"holds a value that is none of its kind{place}") from None
+        raise DocumentError(f"holds a value that is not valid{place}") from None
 
 
 def _place(mark: Any) -> str:
@@ -200,7 +200,7 @@ def _place(mark: Any) -> str:
 
 
 # --- impersonation --------------------------------------------------------------------
-# A kubeconfig's `as` keys → the headers that ask the API server to act as somebody else.
+# A kubeconfig's `as` keys → the headers that ask the API server to act as another user.
 
 
 # RFC 9110 §5.6.2: what a header's name is made of; `%` escapes the rest, as client-go does.

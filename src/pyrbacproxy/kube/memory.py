@@ -164,7 +164,7 @@ def _requested_bytes(review: SubjectAccessReview) -> int:
 
 # --- ttl cache ------------------------------------------------------------------------
 #
-# A bounded, expiring map; it is told the time.
+# A bounded, expiring map; callers give it the time.
 #
 # What was used longest ago makes room. Looking something up never prolongs its life: an answer that
 # is asked for all the time still ends when its time is over (D14: "repeats don't extend it").
@@ -218,7 +218,7 @@ class TtlCache(Generic[K, V]):
 #
 # The rule and its books alone: what is asked, and what is told to whom, is `kube.reviewer`'s.
 
-# So long after a try that failed nobody waits for another one.
+# So long after a try that failed no request waits for another one.
 RECENT_SECONDS = 5.0
 # As many as are remembered. Accesses are a requester's to choose: they push out no token.
 TOKEN_CAPACITY = 4096
@@ -284,7 +284,7 @@ class StaleReviews:
         return 0
 
     def is_away(self, now: float) -> bool:
-        """Whether the last try, for whomever, failed so lately that nobody waits for another."""
+        """Whether the last try, for whomever, failed so lately that none waits for another."""
         return self._failed_at is not None and now - self._failed_at < RECENT_SECONDS
 
     def use(

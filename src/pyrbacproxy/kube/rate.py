@@ -31,7 +31,7 @@ class FairBucket(Generic[W]):
         )
 
     def take(self, now: float) -> bool:
-        """Whether a call may go at once: there is room, and nobody waits for it."""
+        """Whether a call may go at once: there is room, and no other call waits for it."""
         self._fill(now)
         if self._left < 1.0 or any(self._lanes):
             return False
@@ -62,7 +62,7 @@ class FairBucket(Generic[W]):
         return going
 
     def seconds_to_turn(self, now: float) -> float | None:
-        """How long until the next who waits may go; None when nobody waits."""
+        """How long until the next waiting call may go, in seconds; None when none waits."""
         if not any(self._lanes):
             return None
         self._fill(now)

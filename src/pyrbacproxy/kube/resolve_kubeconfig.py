@@ -134,7 +134,7 @@ def _from_plugin(
     cluster: dict[str, Any], user: dict[str, Any], folder: Path
 ) -> PluginCredential | None:
     """What the plugin brings, put into the user as the file would hold it. As in client-go it isn't
-    run beside a credential in the file: together they could be somebody else.
+    run beside a credential in the file: together they could be another user.
     """
     plugin = user.pop("exec", None)
     if plugin is None or not _CREDENTIALS.isdisjoint(user):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # --- no api server --------------------------------------------------------------------
-# Stands for the API server that nobody has configured (D20): every review fails.
+# Stands in where no API server is configured (D20): every review fails.
 
 
 class NoApiServer:
@@ -170,7 +170,7 @@ class Reviewer:
         self._flights.clear()
 
     def close(self) -> None:
-        """Give up what is in flight; nobody is told."""
+        """Give up what is in flight, silently."""
         for task in self._tasks.values():
             task.cancel()
 

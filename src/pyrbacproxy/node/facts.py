@@ -155,7 +155,7 @@ Asked: TypeAlias = Answer | NoAnswer | NotSeen
 
 
 class NodeFacts(Frozen):
-    """All of it, as it was at `now`. `role` is None when nobody named it.
+    """All of it, as it was at `now`. `role` is None when it was not named.
 
     `expects_no_static_pods`, which is asked for and not seen: workers shall have no static pods.
     """

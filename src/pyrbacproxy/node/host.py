@@ -83,7 +83,7 @@ class HostFiles:
         try:
             return str(self._on_mount(path).readlink())
         except OSError:
-            # No link, or nothing that can be looked at: whoever opens it learns which.
+            # No link, or not readable: opening it tells which.
             return None
 
     def _on_mount(self, path: PurePosixPath) -> Path:
@@ -336,7 +336,7 @@ def _sockets_of(descriptors: list[Path]) -> Iterator[int]:
 
 
 def _process(pid: int, proc: Path, pod_logs: Path, container_logs: Path) -> Process:
-    # Whoever holds the port chose the name, and it is shown on terminals.
+    # The port's holder chose the name, and it is shown on terminals.
     written = _text(proc / str(pid) / "comm").strip()
     command = "".join(letter if letter.isprintable() else "?" for letter in written)
     is_whole_tree = _target(proc / "self" / "ns" / "cgroup") == _FIRST_CGROUPS

@@ -597,7 +597,7 @@ def _settle_reserved_cpus(result: Merged) -> None:
 
 def _drop_cgroup(result: Merged, reason: str) -> None:
     before = result.document.pop(_CGROUP, None)
-    # Whoever asked for "" gets it.
+    # An explicit "" is kept.
     result.lost[:] = [lost for lost in result.lost if lost.key != _CGROUP]
     if before:
         result.notes.append(f"{_CGROUP}: {shown(before)} is left out, for {reason}")

@@ -189,7 +189,7 @@ class LineOutlet:
         self._ready.register(descriptor, select.POLLOUT)
 
     def _look_for_file(self) -> None:
-        """Open the file anew if somebody rotated it: at most once a second, for a look costs."""
+        """Open the file anew if it was rotated: at most once a second, for a look costs."""
         now = self._clock()
         if not self._path or now < self._look_at:
             return

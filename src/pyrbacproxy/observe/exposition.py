@@ -19,7 +19,7 @@ from pyrbacproxy.observe.metrics import Histogram, Metrics
 from pyrbacproxy.values import Frozen
 
 # --- gauges ---------------------------------------------------------------------------
-# What `/metrics` shows that nobody counts: looked up at the moment when somebody asks.
+# What `/metrics` shows without counting: looked up at each scrape.
 
 
 class Connections(Frozen):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # --- patient stream -------------------------------------------------------------------
 #
-# stderr for log lines: what nobody reads is not waited for, but for a moment.
+# stderr for log lines: a reader that stopped is waited for only a moment.
 #
 # A pipe's reader may be late, or hang: whoever writes to it then would stop with it, and all that
 # is served.
@@ -164,7 +164,7 @@ def json_on_one_line(text: str) -> str:
 #
 # Who cannot be authenticated must not be able to fill a disk. A line is rationed when its record
 # names its kind, as in `extra={RATION: "upstream"}`; kinds are few, and never from the wire. Lines
-# that nobody reads are left out as well.
+# that are not read are left out as well.
 
 RATION = "ration"
 LINES_A_SECOND = 10
@@ -211,7 +211,7 @@ class FloodHandler(logging.StreamHandler[Stream]):
     def _write(self, record: logging.LogRecord) -> None:
         try:
             is_ready = self._is_ready()
-        except OSError:  # whoever read it is gone
+        except OSError:  # the reader is gone
             is_ready = False
         if not is_ready:
             self._unread += 1
@@ -349,7 +349,7 @@ def _log_warning(  # noqa: PLR0917 - `warnings.showwarning`'s signature
 
 
 def _log_unraisable(found: "UnraisableHookArgs") -> None:
-    """What was raised where nobody can be told, as in a callback of the TLS library."""
+    """What was raised where no caller is, as in a callback of the TLS library."""
     fault = found.exc_value
     _LOG.error("%s", found.err_msg or "an exception reached nobody", exc_info=fault)
 
@@ -477,7 +477,7 @@ def _quoted(text: str) -> str:
 # needs to find the missing right or the wrong client. Each value is quoted as in JSON, so that no
 # name or path from the wire can look like another line or value; queries are in no record.
 #
-# Whoever can reach us can have lines written, so refusals are rationed by kind and peer, and
+# Any client can have lines written, so refusals are rationed by kind and peer, and
 # everything that is always written by kind.
 
 

@@ -1,7 +1,7 @@
 """The numbers behind `/metrics`: counted in preallocated slots, one exchange after the other.
 
 A request costs additions to plain ints and floats, nothing else; names, labels and text are made
-when somebody asks (`observe.exposition`). No label holds a user, a path or a token, so that nobody
+at each scrape (`observe.exposition`). No label holds a user, a path or a token, so that no client
 who asks can add a series.
 """
 
@@ -45,7 +45,7 @@ class Histogram:
 
 
 class Metrics:
-    """Every number that something counts; gauges are looked up when somebody asks.
+    """Every number that something counts; gauges are looked up at each scrape.
 
     `requests` holds for each outcome the counts by the status' first digit, 0 for no response head.
     `pages` is keyed by resource, verb, group, version, status; `page_seconds` by the first four.

@@ -188,7 +188,7 @@ class _Asking(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close, whatever is under way."""
-        # Whoever is cancelled at the moment of a failure does not fetch it: that is no news.
+        # A waiter cancelled at the moment of a failure does not fetch it; that is expected.
         if self.answer.done() and not self.answer.cancelled():
             self.answer.exception()
         self.answer.cancel()
@@ -303,14 +303,14 @@ class Issuer:
             seconds = await self.activity.attempt(self._asked)
             self._is_asking = False
             self._asked_at = loop.time()
-            # Whoever came meanwhile has their answer with the others.
+            # Waiters that came meanwhile have their answer with the others.
             self._wanted.clear()
             self._answer()
             try:
                 async with asyncio.timeout(seconds):
                     await self._wanted.wait()
             except TimeoutError:
-                pass  # nobody wanted it earlier
+                pass  # nothing wanted it earlier
 
     def _answer(self) -> None:
         """Tell those who wait to look again."""

@@ -19,7 +19,7 @@ from pyrbacproxy.values import Frozen, field
 
 # --- claims ---------------------------------------------------------------------------
 #
-# The claims of a token → `UserInfo`, or why they make nobody (reference 3.4).
+# The claims of a token → `UserInfo`, or why they name no user (reference 3.4).
 #
 # The signature is `oidc.tokens`'s. Refusals are told in fixed words: a claim may be anybody's
 # address.
@@ -27,7 +27,7 @@ from pyrbacproxy.values import Frozen, field
 Claims: TypeAlias = Mapping[str, object]
 
 NOT_BEFORE_LEEWAY_SECONDS = 60.0
-# Later than any time that somebody could mean, and where Go's clock turns back.
+# Later than any time that can be meant, and where Go's clock turns back.
 _END_OF_TIME = 2.0**62
 # Some issuers quote their numbers, and Go reads those.
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -110,7 +110,7 @@ def _groups(claims: Claims, settings: OidcSettings) -> tuple[str, ...] | Refused
             if (groups is None)
             else groups
         )
-    # Whoever has them elsewhere (OpenID Connect Core 1.0, section 5.6.2) would lose them silently.
+    # Groups kept elsewhere (OpenID Connect Core 1.0, section 5.6.2) would be lost silently.
     elsewhere = claims.get("_claim_names", {})
     if not isinstance(elsewhere, dict) or settings.groups_claim in elsewhere:
         return Refused("the groups are a distributed claim, and those are not fetched")
@@ -118,7 +118,7 @@ def _groups(claims: Claims, settings: OidcSettings) -> tuple[str, ...] | Refused
 
 
 def _is_sound(claims: Claims) -> bool:
-    """Whether the standard claims that nobody else looks at are what they should be."""
+    """Whether the standard claims that nothing else checks are what they should be."""
     is_dated = "iat" not in claims or _instant(claims["iat"]) is not None
     return is_dated and all(isinstance(claims.get(name, ""), str | None) for name in _TEXTS)
 

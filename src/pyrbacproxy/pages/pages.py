@@ -243,7 +243,7 @@ class Pages:
         return replace(answered, response=_finished(answered.response))
 
     def _open(self, health: Health, request: Request) -> Respond:
-        """A health page, whoever asks."""
+        """A health page, for every client."""
         decided = Decided(Outcome.ALLOWED, identity_source="none", decision_source="none")
         if request.head.method not in _READING:
             return Respond(_WRONG_METHOD, decided)

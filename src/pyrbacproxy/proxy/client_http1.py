@@ -240,7 +240,7 @@ class ResponseSide(ResponseProgress):
 
 # --- request queue --------------------------------------------------------------------
 #
-# What a client has sent and nobody has taken yet: the parser's events, and its fault last.
+# What a client has sent and no exchange has taken yet: the parser's events, its fault last.
 #
 # The parser gives at most 16 requests at once and holds back what follows them, or what follows a
 # request for a tunnel; it goes on when all that it gave is taken.
@@ -413,7 +413,7 @@ class Persistence:
         self._transport.cut()
 
     def let_go(self) -> None:
-        """The connection is lost, or somebody else's."""
+        """The connection is lost, or released to another owner."""
         self.is_open = False
         self._deadline.cancel()
 
@@ -562,7 +562,7 @@ class Downstream:
             self._transport.pause_reading()
 
     def resume_reading(self, *reasons: Reason) -> None:
-        """Go on, if nobody else holds it."""
+        """Go on, if no other reason holds it."""
         if self._brake.release(*reasons):
             self._transport.resume_reading()
 
@@ -664,7 +664,7 @@ class Downstream:
             self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
-        """Answer a head that is none; nothing after it is served."""
+        """Answer a malformed head; nothing after it is served."""
         services, answer = self._services, refusal(fault.status)
         whole = writer.whole(answer, date=services.date(), is_head=False, close=True)
         self._transport.write(whole)
