@@ -154,7 +154,8 @@ async def _first_line(child: Process) -> str:
 
 async def _until_answered(scene: Scene, port: int, proxy: Process) -> None:
     """Ask the proxy until it answers. Raises DemoError when it ends instead, or takes too long."""
-    trust = client_context(scene.authority)
+    # As the user that is allowed: a refusal would be the first line that the user reads.
+    trust = client_context(scene.authority, scene.prometheus)
     try:
         async with asyncio.timeout(_START_SECONDS):
             while not await _is_answering(port, trust):
@@ -168,7 +169,7 @@ async def _until_answered(scene: Scene, port: int, proxy: Process) -> None:
 async def _is_answering(port: int, trust: ssl.SSLContext) -> bool:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         status_line = await reader.readline()
         writer.close()
     except OSError:
