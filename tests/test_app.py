@@ -100,9 +100,14 @@ def test_every_listener_serves_until_a_signal(
 def test_the_garbage_collector_is_on_while_serving(settings: Settings) -> None:
     """The program starts without it (`__main__`)."""
     seen: list[bool] = []
+
+    def look() -> None:
+        _asked(settings.secure, b"/metrics", is_tls=True)
+        seen.append(gc.isenabled())
+
     gc.disable()
     try:
-        assert _served(settings, lambda: seen.append(gc.isenabled())) == 0
+        assert _served(settings, look) == 0
     finally:
         gc.enable()
     assert seen == [True]

@@ -283,7 +283,7 @@ FAULTS = {
     ),
     "no upstream": Fault(no_upstream, "upstream", "error", "nobody listens on the upstream's port"),
     "a credential that is refused": Fault(
-        refused_credential, "scrape", "error", "the scrape was answered 500"
+        refused_credential, "scrape", "error", "the scrape was answered 403"
     ),
     "another certificate on disk": Fault(
         another_pair, "served-certificate", "warning", "shows another certificate"
