@@ -38,7 +38,7 @@ _UNAUTHORIZED = text(401, "Unauthorized\n", (b"WWW-Authenticate", b"Bearer"))
 
 
 def refused(response: Response, why: str = "") -> Respond:
-    """An answer to a request that nobody's credential would help; the log says `why`."""
+    """An answer to a request that no credential would help; the log says `why`."""
     notes = (note(0, f"Refused: {why}"),) if why else ()
     return Respond(response, Decided(Outcome.REFUSED, notes=notes))
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from pyrbacproxy.http1 import forwarding, writer
+from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.head import Headers, RemoteProtocolError, RequestHead, Response, ResponseHead
 from pyrbacproxy.http1.parser import (
     END,
@@ -16,6 +16,7 @@ from pyrbacproxy.http1.parser import (
     Trailers,
 )
 from pyrbacproxy.model import ExchangeRecord, Failure, Peer
+from pyrbacproxy.proxy import heads
 from pyrbacproxy.proxy.decisions import Decisions
 from pyrbacproxy.proxy.exchange import (
     Brake,
@@ -35,7 +36,6 @@ from pyrbacproxy.proxy.exchange import (
     malformed,
     refusal,
 )
-from pyrbacproxy.proxy.heads import relayed_trailers, same_trailers
 from pyrbacproxy.proxy.transport import Deadline
 
 # --- half closed ----------------------------------------------------------------------
@@ -165,11 +165,11 @@ class ResponseSide(ResponseProgress):
         if not self._is_head:
             self._record.sent_bytes = len(response.body)
         self._client.write(
-            writer.whole(
+            heads.own_response(
                 response,
                 date=self._services.date(),
                 is_head=self._is_head,
-                close=closes,
+                closes=closes,
                 minor=self._minor,
             )
         )
@@ -186,9 +186,7 @@ class ResponseSide(ResponseProgress):
         if head.status == _CONTINUE:
             self.go_ahead()
         elif self._minor:
-            headers = forwarding.response_headers(head.headers)
-            interim = ResponseHead(head.status, head.reason, headers)
-            self._client.write(writer.response_head(interim))
+            self._client.write(heads.interim(head))
 
     def head(self, received: ResponseReceived, *, closes: bool) -> bool:
         """Begin the final response; true if only the connection's end can end its body."""
@@ -216,7 +214,7 @@ class ResponseSide(ResponseProgress):
 
     def trailers(self, trailers: Headers) -> None:
         """What follows the upstream's chunked body."""
-        self._trailers = relayed_trailers(trailers, same_trailers)
+        self._trailers = heads.relayed_trailers(trailers, heads.same_trailers)
 
     def ended(self) -> None:
         """The response is complete."""
@@ -240,7 +238,7 @@ class ResponseSide(ResponseProgress):
 
 # --- request queue --------------------------------------------------------------------
 #
-# What a client has sent and nobody has taken yet: the parser's events, and its fault last.
+# What a client has sent and no exchange has taken yet: the parser's events, its fault last.
 #
 # The parser gives at most 16 requests at once and holds back what follows them, or what follows a
 # request for a tunnel; it goes on when all that it gave is taken.
@@ -413,7 +411,7 @@ class Persistence:
         self._transport.cut()
 
     def let_go(self) -> None:
-        """The connection is lost, or somebody else's."""
+        """The connection is lost, or released to another owner."""
         self.is_open = False
         self._deadline.cancel()
 
@@ -562,7 +560,7 @@ class Downstream:
             self._transport.pause_reading()
 
     def resume_reading(self, *reasons: Reason) -> None:
-        """Go on, if nobody else holds it."""
+        """Go on, if no other reason holds it."""
         if self._brake.release(*reasons):
             self._transport.resume_reading()
 
@@ -664,10 +662,10 @@ class Downstream:
             self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
-        """Answer a head that is none; nothing after it is served."""
+        """Answer a malformed head; nothing after it is served."""
         services, answer = self._services, refusal(fault.status)
-        whole = writer.whole(answer, date=services.date(), is_head=False, close=True)
-        self._transport.write(whole)
+        date = services.date()
+        self._transport.write(heads.own_response(answer, date=date, is_head=False, closes=True))
         record = malformed(self._peer().address, fault.status, services.clock(), fault)
         record.sent_bytes = len(answer.body)
         services.observe(record)

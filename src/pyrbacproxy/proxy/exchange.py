@@ -40,7 +40,7 @@ class Limits(Frozen):
     shutdown_delay_seconds: float = 0.0
     max_header_bytes: int = 1_048_576
     max_connections: int = 10_000
-    # Not flags: the original's transport (reference 6.2), and bounds that nobody needs to turn.
+    # Not flags: the original's transport (reference 6.2), and bounds that no flag sets.
     connect_seconds: float = 30.0
     upstream_handshake_seconds: float = 10.0
     upstream_idle_seconds: float = 90.0
@@ -65,7 +65,7 @@ class Limits(Frozen):
     # reset the answer away.
     linger_seconds: float = 1.0
     # And how much of it: a link that is fast brings a gigabyte in a second, each byte of it to be
-    # read for nothing. Whoever sent so much since our last word has had the time to read that.
+    # read for nothing. A peer that sent so much since our last bytes had the time to read them.
     max_lingered_bytes: int = 1_048_576
 
 
@@ -80,7 +80,7 @@ class Limits(Frozen):
 class Reason(Enum):
     """Why a side is not read."""
 
-    BODY_WAITS = auto()  # body bytes are here, but nobody to give them to yet
+    BODY_WAITS = auto()  # body bytes are here, but no upstream to give them to yet
     UPSTREAM_FULL = auto()  # the upstream's write buffer is over its mark
     QUEUE = auto()  # pipelined requests wait for their turn
 
@@ -166,7 +166,7 @@ class Ending(Enum):
 
 
 class ByteSink(Protocol):
-    """The client's connection, as whoever frames the response needs it."""
+    """The client's connection, as the writer of the response needs it."""
 
     def write(self, *pieces: Piece) -> None:
         """Send bytes, all in one go."""
@@ -261,7 +261,7 @@ class Side(Protocol):
 class Released(Frozen):
     """A connection that HTTP has let go of, and what must be known of it.
 
-    `waiting` is what it sent and nobody read; `has_ended`: it sends no more. A write buffer that is
+    `waiting` is what it sent, unread; `has_ended`: it sends no more. A write buffer that is
     over its mark (`is_write_paused`) will say when it is low again.
     """
 
@@ -296,7 +296,7 @@ class ClientSink(Protocol):
         ...
 
     def resume_reading(self, *reasons: Reason) -> None:
-        """Go on, if nobody else holds it."""
+        """Go on, if no other reason holds it."""
         ...
 
     def wake_after(self, seconds: float) -> None:
@@ -332,7 +332,7 @@ class UpstreamSink(Protocol):
         ...
 
     def begin(self, user: "UpstreamUser", method: bytes, head: bytes, framing: Framing) -> None:
-        """Send a request head, as HTTP/1.1 writes it; the answer is told to `user`."""
+        """Send a request head, as HTTP/1.1 writes it; the answer goes to `user`."""
         ...
 
     def body(self, data: bytes) -> None:
@@ -356,7 +356,7 @@ class UpstreamSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Drop it at once; nothing is told any more."""
+        """Abort it; no more events follow."""
         ...
 
 
@@ -479,7 +479,7 @@ class Connector(Protocol):
         ...
 
     def withdraw(self, user: UpstreamUser) -> None:
-        """It waits no more: nothing is told, and nobody dials for it alone."""
+        """It waits no more: it gets no event, and no dial goes on for it alone."""
         ...
 
 
@@ -706,7 +706,7 @@ class TunnelEnd:
         self.other.resume_reading()
 
     def drain(self) -> None:
-        """Nobody in a tunnel can be asked to come to an end."""
+        """A tunnel's sides can't be asked to come to an end."""
 
 
 class Tunnel:
@@ -802,7 +802,7 @@ class RequestSide:
     """Passes a request's body on; counts it in `record`. Without a body it has ended at once.
 
     `upstream` is who has the head and takes the body; None before, and when the answer is complete.
-    `is_last_try`: whatever becomes of it there, nobody is asked again.
+    `is_last_try`: whatever becomes of it there, it is not sent again.
     """
 
     __slots__ = (
@@ -1273,7 +1273,7 @@ class Exchange:
             self._finish(self._ending)
 
     def _abort(self) -> None:
-        """End it so that nobody can take the response for complete."""
+        """End it so that the response can't be taken for complete."""
         self._drop_upstream()
         self.response_side.flush()
         if self.response_side.state is not _DONE:

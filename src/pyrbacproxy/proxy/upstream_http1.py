@@ -292,14 +292,14 @@ class UpstreamConnection(Connection):
         """Some of a response."""
         user = self._user
         if user is None:
-            # Bytes that nobody asked for would be the next exchange's answer.
+            # Unasked bytes would be the next exchange's answer.
             self.close()
             return
         if self._parser is None:
             if self._takes_whole(user, data):
                 return
             self._parser = self._new_parser()
-            # Who answers, however badly, is not stale: nobody may ask it twice for that.
+            # An upstream that answers, however badly, is not stale: it isn't asked twice for that.
             self.is_reused = False
         try:
             events = self._parser.feed(data)
@@ -315,7 +315,7 @@ class UpstreamConnection(Connection):
         """The upstream ended its sending: the transport closes, as nothing can follow."""
         user = self._user
         if user is None:
-            # The usual end of an idle one: nobody may be given it any more.
+            # The usual end of an idle one: no exchange may get it any more.
             self.close()
             return
         parser = self._parser or self._new_parser()
@@ -361,7 +361,7 @@ class UpstreamConnection(Connection):
         return self._transport is not None and not self._transport.is_closing()
 
     def begin(self, user: UpstreamUser, method: bytes, head: bytes, framing: Framing) -> None:
-        """Send a request head; the answer is told to `user`."""
+        """Send a request head; the answer goes to `user`."""
         self._idle.clear()
         self._user = user
         self._method = method
@@ -370,7 +370,7 @@ class UpstreamConnection(Connection):
             self._transport.write(head)
 
     def body(self, data: bytes) -> None:
-        """Send body bytes; on a lost connection they vanish, and the loss is told."""
+        """Send body bytes; on a lost connection they vanish, and the loss is reported."""
         if self._transport is not None:
             is_chunked = self._framing.kind is Kind.CHUNKED
             self._transport.write(writer.chunk(data) if is_chunked else data)
@@ -403,7 +403,7 @@ class UpstreamConnection(Connection):
         return Released(side, waiting, is_write_paused=is_paused)
 
     def close(self) -> None:
-        """Drop the connection at once; nothing is told any more."""
+        """Abort the connection; no more events follow."""
         self._user = None
         self._parser = None
         self._keeper.forget(self)
@@ -463,7 +463,7 @@ class UpstreamConnection(Connection):
         is_clean = (parser is None or not parser.leftover) and user.is_request_ended
         if is_clean and self._is_persistent and self.is_open:
             self.is_reused = True
-            if self._is_read_paused:  # by who is gone: whoever is next must be heard
+            if self._is_read_paused:  # by an exchange that is over: the next one must be read
                 self.resume_reading()
             self._keeper.take_back(self)
         else:
