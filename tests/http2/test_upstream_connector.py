@@ -133,7 +133,7 @@ async def test_nothing_is_kept_of_who_is_gone() -> None:
             connector.connect(user, is_fresh=False)
         await until(lambda: bool(server.sessions and server.sessions[0].waiting))
         for user in users:
-            connector.withdraw(user)
+            connector.cancel(user)
         assert not connector._waiting
         assert all(user.upstream is None for user in users[1:])
 
@@ -343,7 +343,7 @@ async def test_who_is_gone_is_gone_from_both(tmp_path: Path) -> None:
         user = Asking()
         assert connector._http1 is not None
         connector._http1.connect(user, is_fresh=True)
-        connector.withdraw(user)
+        connector.cancel(user)
         assert not connector._http1._dialled_for
 
 

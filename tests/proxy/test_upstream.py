@@ -92,14 +92,14 @@ async def test_nobody_dials_for_who_is_gone() -> None:
             (dial,) = connector._dials
             if begins:
                 await asyncio.sleep(0)
-            connector.withdraw(user)
+            connector.cancel(user)
             await asyncio.gather(dial, return_exceptions=True)
             assert dial.cancelled()
         assert (user.upstream, user.told) == (None, [])
         assert not connector._dials
         assert not connector._dialled_for
         # Whose dial is over has none to end.
-        connector.withdraw(await asked(connector))
+        connector.cancel(await asked(connector))
         assert not connector._dialled_for
         await connector.close()
 

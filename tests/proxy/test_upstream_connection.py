@@ -10,7 +10,7 @@ from pyrbacproxy.proxy.connector import Connector, UpstreamSettings
 from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection
 from tests.fakes import ManualLoop, TapeTransport
-from tests.proxy.dialogue import OK, STREAM, SWITCH, InnerTape, length
+from tests.proxy.dialogue import OK, STREAM, SWITCH, ConnectionHandlerTape, length
 from tests.proxy.upstream_user import User
 
 
@@ -297,7 +297,7 @@ def test_a_switch_lets_go_of_the_connection_and_what_came_with_it() -> None:
     assert not talk.is_kept
     talk.loop.advance(1000)
     assert talk.tcp.done == []
-    side = InnerTape(stays_open=True)
+    side = ConnectionHandlerTape(stays_open=True)
     released.side.serve(side)
     assert isinstance(talk.tcp.protocol, asyncio.Protocol)
     talk.tcp.protocol.data_received(b"words")

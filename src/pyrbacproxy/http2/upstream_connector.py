@@ -68,7 +68,7 @@ class Greeting(asyncio.Protocol):
 
 
 class Http2Connector:
-    """A `sinks.Connector`; a `Keeper` of HTTP/2 connections.
+    """A `Connector`; a `Keeper` of HTTP/2 connections.
 
     `http1` serves what HTTP/2 can't, an upgrade, and all if the upstream chooses so; without it
     HTTP/2 is known to be spoken. Must be made inside the running loop, or be given one.
@@ -96,7 +96,7 @@ class Http2Connector:
         if http1 is None and scheme:
             _connection_type()
 
-    # sinks.Connector
+    # Connector
 
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         """Give `user` a stream or a connection, now or later; or tell that there is none."""
@@ -113,11 +113,11 @@ class Http2Connector:
         else:
             self._find(user, is_fresh=is_fresh)
 
-    def withdraw(self, user: UpstreamUser) -> None:
+    def cancel(self, user: UpstreamUser) -> None:
         """It waits no more; who waits next gets what was dialled for it."""
         self._waiting.pop(user, None)
         if self._http1 is not None:
-            self._http1.withdraw(user)
+            self._http1.cancel(user)
 
     def warm(self) -> None:
         """Have a connection ready; if it fails, the exchange that needs one will tell."""

@@ -133,7 +133,7 @@ def dialler(
 class Connector:
     """Upstream connections on demand, kept alive between exchanges.
 
-    `context` is as for `dialler`. `sinks.Connector` is what exchanges see of it. Must be made
+    `context` is as for `dialler`. `Connector` is what exchanges see of it. Must be made
     inside the running loop, or be given one.
     """
 
@@ -171,7 +171,7 @@ class Connector:
         else:
             self._dialled_for[user] = self._begin(self._dial(user))
 
-    def withdraw(self, user: UpstreamUser) -> None:
+    def cancel(self, user: UpstreamUser) -> None:
         """End the dial for an exchange that is over.
 
         Dials live for half a minute, each with a descriptor: a client that resets its streams

@@ -20,7 +20,7 @@ from pyrbacproxy.http1.parser import (
     ResponseReceived,
 )
 from pyrbacproxy.model import Failure
-from pyrbacproxy.proxy.exchange import Inner, Limits, Released, UpstreamUser
+from pyrbacproxy.proxy.exchange import ConnectionHandler, Limits, Released, UpstreamUser
 from pyrbacproxy.proxy.transport import Connection, Deadline, probe_when_quiet, reset_on_close
 
 # --- dial -----------------------------------------------------------------------------
@@ -136,7 +136,8 @@ def _failure(error: OSError | UnicodeError) -> Failure:
 
 
 class SwitchedUpstream(Connection):
-    """The upstream's side of a tunnel; a `sinks.Side`. `transport` is None if it is lost already.
+    """The upstream's side of a tunnel; a `TunnelSide`. `transport` is None if it is
+    lost already.
 
     `is_write_paused`: the transport's buffer is over its mark.
     """
@@ -153,11 +154,11 @@ class SwitchedUpstream(Connection):
     ) -> None:
         super().__init__(limits, loop, transport)
         self._is_write_paused = is_write_paused
-        self._user: Inner | None = None
+        self._user: ConnectionHandler | None = None
 
-    # sinks.Side
+    # TunnelSide
 
-    def serve(self, user: Inner) -> None:
+    def serve(self, user: ConnectionHandler) -> None:
         """Tell `user` what comes from now on."""
         self._user = user
         if self._transport is None:
@@ -185,7 +186,7 @@ class SwitchedUpstream(Connection):
         """Close: the client that the upstream's bytes were for is gone."""
         self.close()
 
-    def cut(self) -> None:
+    def close_truncated(self) -> None:
         """Close at once, by a reset."""
         if self._transport is not None:
             reset_on_close(self._transport)
