@@ -21,13 +21,17 @@ from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy.connector import Connector, UpstreamSettings, dialler
 from pyrbacproxy.proxy.exchange import Connector as AnyConnector
 from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.heads import UpstreamHead
 from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection as Http1Connection
 from tests.egress_world import world
 from tests.http2.upstream_server import Server, serving
 from tests.proxy.upstream_user import User
 
 SECONDS = 10.0
-UPGRADE = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+UPGRADE = UpstreamHead(
+    b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    asks_for_upgrade=True,
+)
 
 
 class Asking(User):
@@ -35,13 +39,13 @@ class Asking(User):
 
     def __init__(self, path: str = "/") -> None:
         super().__init__()
-        self.upstream_head = b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n" % path.encode()
+        self.upstream_head = UpstreamHead(b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n" % path.encode())
         self.over = asyncio.Event()
 
     def upstream_ready(self, upstream: object) -> None:
         assert isinstance(upstream, UpstreamStream | Http1Connection)
         super().upstream_ready(upstream)
-        upstream.begin(self, b"GET", self.upstream_head, NO_BODY)
+        upstream.begin(self, b"GET", self.upstream_head.raw, NO_BODY)
 
     def upstream_failed(self, failure: Failure, cause: str = "") -> None:
         super().upstream_failed(failure, cause)

@@ -61,7 +61,7 @@ def test_request_heads(
 ) -> None:
     head = RequestHead(method, b"/", Headers(lines), minor=0)
     assert (
-        Heads(Destination(UP)).request(head, body)
+        Heads(Destination(UP)).request(head, body).raw
         == method + b" / HTTP/1.1\r\n" + written + b"\r\n"
     )
 
@@ -71,7 +71,28 @@ def test_a_proxy_is_paid_and_trailers_are_announced() -> None:
     head = heads.request(
         RequestHead(b"GET", b"/", Headers([HOST])), CHUNKED, announced=Headers([(b"Trailer", b"A")])
     )
-    assert head.endswith(b"chunked\r\nTrailer: A\r\nProxy-Authorization: Basic eA==\r\n\r\n")
+    assert head.raw.endswith(b"chunked\r\nTrailer: A\r\nProxy-Authorization: Basic eA==\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "asks_for_upgrade", "carries_credential"),
+    [
+        pytest.param([], False, False, id="neither"),
+        pytest.param(
+            [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")], True, False, id="upgrade"
+        ),
+        pytest.param([(b"authorization", b"Basic eA==")], False, True, id="authorization"),
+        pytest.param([(b"Cookie", b"a=b")], False, True, id="cookie"),
+        pytest.param([(b"X-Cookie", b"a=b"), (b"X-Upgrade", b"c")], False, False, id="others"),
+    ],
+)
+def test_a_finished_head_knows_what_it_asks_for_and_carries(
+    lines: list[tuple[bytes, bytes]], *, asks_for_upgrade: bool, carries_credential: bool
+) -> None:
+    heads = Heads(Destination(UP, proxy_authorization=b"Basic eA=="))
+    head = heads.request(RequestHead(b"GET", b"/", Headers([HOST, *lines])), NO_BODY)
+    assert head.asks_for_upgrade == asks_for_upgrade
+    assert head.carries_credential == carries_credential, "ours for the egress proxy is none"
 
 
 def test_trailers_that_would_change_the_message_are_dropped() -> None:

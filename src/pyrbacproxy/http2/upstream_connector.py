@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyrbacproxy.http2.upstream_fields import asks_for_upgrade, request_list_bytes
+from pyrbacproxy.http2.upstream_fields import request_list_bytes
 from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy import upstream_http1
 from pyrbacproxy.proxy.connector import Connector
@@ -101,7 +101,7 @@ class Http2Connector:
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         """Give `user` a stream or a connection, now or later; or tell that there is none."""
         http1 = self._http1
-        if asks_for_upgrade(user.upstream_head):
+        if user.upstream_head.asks_for_upgrade:
             if http1 is None:
                 user.upstream_failed(Failure.NO_UPGRADE)
             else:
@@ -267,7 +267,7 @@ class Http2Connector:
 
 
 def _give(connection: "UpstreamConnection", user: UpstreamUser) -> None:
-    if connection.takes(request_list_bytes(user.upstream_head)):
+    if connection.takes(request_list_bytes(user.upstream_head.raw)):
         user.upstream_ready(connection.stream())
     else:
         user.upstream_failed(Failure.HEAD_TOO_LARGE)

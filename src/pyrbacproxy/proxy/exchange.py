@@ -16,6 +16,7 @@ from pyrbacproxy.model import Decided, ExchangeRecord, Failure, Note, Outcome, P
 from pyrbacproxy.proxy.heads import (
     NO_LINES,
     Heads,
+    UpstreamHead,
     announced_trailers,
     relayed_trailers,
     same_trailers,
@@ -420,8 +421,8 @@ class UpstreamUser(Protocol):
     hands by then.
     """
 
-    upstream_head: bytes
-    """What `UpstreamSink.begin` will be given: it may ask for what not every upstream has."""
+    upstream_head: UpstreamHead
+    """The head whose bytes `UpstreamSink.begin` gets; not every upstream can take an upgrade."""
 
     @property
     def is_request_ended(self) -> bool:
@@ -495,7 +496,6 @@ class Connector(Protocol):
 # A longer head is no usual one.
 _MAX_HEAD_BYTES = 8192
 _MAX_KEPT = 256
-_CREDENTIAL_LINES = (b"\r\nauthorization:", b"\r\ncookie:")
 
 
 class Question(Frozen):
@@ -512,7 +512,7 @@ class Remembered(Frozen):
     question: Question
     usable_until: float
     decided: Decided
-    upstream_head: bytes
+    upstream_head: UpstreamHead
     keeps_alive: bool
 
 
@@ -551,8 +551,7 @@ class DecisionMemory:
         raw = received.raw
         if len(raw) > _MAX_HEAD_BYTES or received.framing.has_body or received.may_switch:
             return
-        lowered = decision.upstream_head.lower()
-        if any(line in lowered for line in _CREDENTIAL_LINES):
+        if decision.upstream_head.carries_credential:
             return
         if len(self._kept) >= _MAX_KEPT:
             del self._kept[next(iter(self._kept))]
@@ -894,7 +893,7 @@ class RequestSide:
         """
         return self.is_passed_on and is_agreed_upgrade(self.head, switch)
 
-    def upstream_head(self, head: RequestHead) -> bytes:
+    def upstream_head(self, head: RequestHead) -> UpstreamHead:
         """The head towards the upstream; `head` is finished but for framing.
 
         Raises LocalProtocolError.
@@ -1017,6 +1016,7 @@ _DONE = ResponseState.DONE
 _KEEP_ALIVE = Ending.KEEP_ALIVE
 _BAD_GATEWAY = Response(502)
 _GATEWAY_TIMEOUT = Response(504)
+_NO_HEAD = UpstreamHead(b"")
 
 
 class Exchange:
@@ -1051,7 +1051,7 @@ class Exchange:
     ) -> None:
         self.record = record
         self.cancel: Callable[[], None] | None = None
-        self.upstream_head = b""
+        self.upstream_head = _NO_HEAD
         self._services = services
         self._client = client
         self._keeps_alive = keeps_alive
@@ -1072,7 +1072,7 @@ class Exchange:
             return
         self.forward(verdict.decided, self.request_side.upstream_head(verdict.head))
 
-    def forward(self, decided: Decided, upstream_head: bytes) -> None:
+    def forward(self, decided: Decided, upstream_head: UpstreamHead) -> None:
         """Send this head upstream, without another look at it."""
         self._note(decided)
         self.upstream_head = upstream_head
@@ -1169,7 +1169,7 @@ class Exchange:
         """Send the head, and the body bytes that waited."""
         self.response_side.step(_AWAITING)
         request = self.request_side
-        upstream.begin(self, request.head.method, self.upstream_head, request.framing)
+        upstream.begin(self, request.head.method, self.upstream_head.raw, request.framing)
         request.attach(upstream)
         if request.expects_continue:
             self._client.wake_after(self._services.limits.continue_seconds)

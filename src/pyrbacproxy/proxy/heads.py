@@ -55,6 +55,18 @@ class Destination(Frozen):
         return self.absolute_prefix + self.base_path + path + mark + query
 
 
+class UpstreamHead(Frozen):
+    """A request head towards the upstream, finished: `raw` is how HTTP/1.1 writes it.
+
+    `asks_for_upgrade`: a 101 is wanted, which HTTP/2 doesn't have. `carries_credential`: it passes
+    an Authorization or Cookie of the client on.
+    """
+
+    raw: bytes
+    asks_for_upgrade: bool = False
+    carries_credential: bool = False
+
+
 class RelayedHead(Frozen):
     """A response head as an HTTP/1 client gets it.
 
@@ -79,7 +91,7 @@ class Heads:
 
     def request(
         self, head: RequestHead, body: framing.Framing, *, announced: Headers = NO_LINES
-    ) -> bytes:
+    ) -> UpstreamHead:
         """The head towards the upstream; `head` is finished but for framing.
 
         Raises LocalProtocolError.
@@ -95,7 +107,12 @@ class Heads:
         if destination.proxy_authorization:
             lines.append((b"Proxy-Authorization", destination.proxy_authorization))
         target = destination.target(head.target)
-        return writer.request_head(RequestHead(head.method, target, Headers(lines), minor=1))
+        headers = Headers(lines)
+        return UpstreamHead(
+            writer.request_head(RequestHead(head.method, target, headers, minor=1)),
+            asks_for_upgrade=b"upgrade" in headers,
+            carries_credential=b"authorization" in headers or b"cookie" in headers,
+        )
 
     def response(
         self, received: ResponseReceived, *, minor: int, closes: bool, date: bytes
