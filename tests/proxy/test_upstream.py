@@ -59,12 +59,12 @@ async def test_connections_are_dialled_and_used_again() -> None:
         first = (await asked(connector)).upstream
         assert isinstance(first, UpstreamConnection)
         assert not first.is_reused
-        connector.take_back(first)
+        connector.pool.check_in(first)
         second = (await asked(connector, is_fresh=True)).upstream
         assert second is not first
         assert (await asked(connector)).upstream is first
         assert isinstance(second, UpstreamConnection)
-        connector.take_back(second)
+        connector.pool.check_in(second)
         await connector.close()
         assert not second.is_open
         first.close()
@@ -78,7 +78,7 @@ async def test_a_connection_that_nobody_wants_any_more_is_kept() -> None:
         user.wants_upstream = False
         await asyncio.gather(*connector._dials)
         assert user.upstream is None
-        assert len(connector._pool) == 1
+        assert len(connector.pool) == 1
         await connector.close()
 
 
@@ -121,7 +121,7 @@ async def test_a_connection_can_be_dialled_ahead_once_and_fails_in_silence(
     connector.warm()
     await asyncio.gather(*connector._dials)
     Connector(UpstreamSettings(), Limits()).warm()
-    assert len(connector._pool) == 0
+    assert len(connector.pool) == 0
     assert caplog.text == ""
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from pyrbacproxy.http2.upstream_fields import request_list_bytes
 from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy import upstream_http1
-from pyrbacproxy.proxy.connector import Connector
+from pyrbacproxy.proxy.connector import Connector, DialError, Dialler
 from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
-from pyrbacproxy.proxy.upstream_http1 import DialError, Dialler
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream import UpstreamConnection
@@ -202,7 +201,7 @@ class Http2Connector:
             if self._http1 is None or chose_http2(transport):
                 made.append(_connection_type()(self, partial(_settle, answer)))
             else:
-                made.append(upstream_http1.UpstreamConnection(self._http1))
+                made.append(upstream_http1.UpstreamConnection(self._http1.pool))
             return made[0]
 
         try:
@@ -256,7 +255,7 @@ class Http2Connector:
         elif connection.is_open and self._http1 is not None:
             # It may be closed when it is wanted, as one that served before.
             connection.is_reused = True
-            self._http1.take_back(connection)
+            self._http1.pool.check_in(connection)
 
     def _fail(self, error: DialError) -> None:
         """Tell those whom this dial was for."""
