@@ -12,7 +12,7 @@ from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.http2.limits import Http2Limits
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
 from pyrbacproxy.http2.server import Http2Connection
-from pyrbacproxy.proxy.client_http1 import Downstream
+from pyrbacproxy.proxy.client_http1 import Http1Connection
 from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.proxy.transport import ClientTransport, SecureTransport
 from pyrbacproxy.tls.client_chain import ClientChains
@@ -43,14 +43,14 @@ class Talk:
             on_handshake=lambda *_: None,
         )
         secure.connection_made(self.tcp)
-        while secure._inner is None:
+        while secure._handler is None:
             with contextlib.suppress(SSL.WantReadError):
                 client.connection.do_handshake()
             secure.data_received(client.outgoing())
             written, self.tcp.written = self.tcp.written, b""
             if written:
                 client.connection.bio_write(written)
-        return secure._inner
+        return secure._handler
 
     def connect(self) -> ClientTransport:
         plain = ClientTransport(
@@ -66,8 +66,8 @@ class Talk:
 @pytest.mark.parametrize(
     ("alpn", "kind"),
     [
-        ((), Downstream),
-        ((b"h2", b"http/1.1"), Downstream),
+        ((), Http1Connection),
+        ((b"h2", b"http/1.1"), Http1Connection),
         ((b"h2",), Http2Connection),
     ],
 )
@@ -83,17 +83,17 @@ def test_a_suite_that_http2_forbids_ends_the_connection() -> None:
 
 
 def test_the_first_bytes_choose_where_there_is_no_tls() -> None:
-    for first, kind in ((b"GET / HTTP/1.1\r\n", Downstream), (PREFACE, Http2Connection)):
+    for first, kind in ((b"GET / HTTP/1.1\r\n", Http1Connection), (PREFACE, Http2Connection)):
         plain = Talk().connect()
-        assert isinstance(plain._inner, PriorKnowledge)
+        assert isinstance(plain._handler, PriorKnowledge)
         plain.data_received(first)
-        assert isinstance(plain._inner, kind)
+        assert isinstance(plain._handler, kind)
 
 
 def test_nothing_is_looked_for_where_http2_is_off() -> None:
     talk = Talk(None)
     plain = talk.connect()
-    assert isinstance(plain._inner, Downstream)
+    assert isinstance(plain._handler, Http1Connection)
     plain.data_received(PREFACE)
     assert talk.tcp.done == ["resume", "eof"]
 

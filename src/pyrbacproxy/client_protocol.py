@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from pyrbacproxy.http2.limits import Code, Http2Limits
 from pyrbacproxy.model import Peer
-from pyrbacproxy.proxy.client_http1 import Downstream
+from pyrbacproxy.proxy.client_http1 import Http1Connection
 from pyrbacproxy.proxy.decisions import PeerSource
-from pyrbacproxy.proxy.exchange import Inner, Services, Side
+from pyrbacproxy.proxy.exchange import ConnectionHandler, Services, TunnelSide
 from pyrbacproxy.proxy.transport import ClientTransport, SecureTransport
 from pyrbacproxy.tls.client_chain import ClientChains
 from pyrbacproxy.tls.names import is_fit_for_http2
@@ -24,7 +24,7 @@ class ClientProtocol:
         self._http2 = http2
         self._loop = loop
 
-    def secure(self, transport: SecureTransport, services: Services) -> Inner:
+    def secure(self, transport: SecureTransport, services: Services) -> ConnectionHandler:
         """By ALPN."""
         peer = PeerSource(
             self._chains,
@@ -33,12 +33,12 @@ class ClientProtocol:
             wall_clock=time.time,
         )
         if self._http2 is None or transport.alpn() != b"h2":
-            return Downstream(transport, services, peer=peer, loop=self._loop)
+            return Http1Connection(transport, services, peer=peer, loop=self._loop)
         # Reference 5.4.
         fault = None if is_fit_for_http2(transport.cipher()) else Code.INADEQUATE_SECURITY
         return self._http2_connection(transport, services, self._http2, peer, fault)
 
-    def plain(self, transport: ClientTransport, services: Services) -> Inner:
+    def plain(self, transport: ClientTransport, services: Services) -> ConnectionHandler:
         """By the first bytes."""
         constant = Peer(transport.peer_address)
         limits, loop = self._http2, self._loop
@@ -46,8 +46,8 @@ class ClientProtocol:
         def peer() -> Peer:
             return constant
 
-        def http1() -> Inner:
-            return Downstream(transport, services, peer=peer, loop=loop)
+        def http1() -> ConnectionHandler:
+            return Http1Connection(transport, services, peer=peer, loop=loop)
 
         if limits is None:
             return http1()
@@ -64,12 +64,12 @@ class ClientProtocol:
 
     def _http2_connection(
         self,
-        transport: Side,
+        transport: TunnelSide,
         services: Services,
         limits: Http2Limits,
         peer: Callable[[], Peer],
         fault: Code | None = None,
-    ) -> Inner:
+    ) -> ConnectionHandler:
         # Imported for the first client that speaks it: to the others the library is only memory.
         from pyrbacproxy.http2.server import Http2Connection  # noqa: PLC0415
 

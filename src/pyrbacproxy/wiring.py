@@ -542,7 +542,7 @@ class Assembly:
             limits=services.limits,
             loop=asyncio.get_running_loop(),
             on_closed=on_closed,
-            on_handshake=self._metrics.shook_hands,
+            on_handshake=self._metrics.observe_handshake,
         )
 
     def _plain_transport(self, on_closed: OnClosed) -> ClientTransport:

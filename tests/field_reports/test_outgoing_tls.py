@@ -19,8 +19,8 @@ from pyrbacproxy.egress import EgressProxies, ProxyAddress
 from pyrbacproxy.kube.api_client import open_link
 from pyrbacproxy.kube.kubeconfig import ApiServer
 from pyrbacproxy.oidc.issuer import FetchError, fetch
+from pyrbacproxy.proxy.connector import Dialler
 from pyrbacproxy.proxy.exchange import Limits
-from pyrbacproxy.proxy.upstream_http1 import Dialler
 from pyrbacproxy.tls.client_context import client_context
 from pyrbacproxy.tls.upstream_context import upstream_context
 from tests.egress_world import SECONDS, Talker, world

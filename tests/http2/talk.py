@@ -22,7 +22,7 @@ from pyrbacproxy.model import Failure, Peer
 from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
 from tests.fakes import ManualLoop
 from tests.proxy.dialogue import SideTape, UpstreamTape, World, received
-from tests.proxy.test_downstream import Users
+from tests.proxy.test_http1_connection import Users
 
 Fields = list[tuple[bytes, bytes]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"

@@ -422,7 +422,7 @@ def test_d38_what_breaks_when_the_loop_calls_cuts_the_connection(
     monkeypatch.setattr(Http2Connection, step, breaks)
     with pytest.raises(TypeError):
         talk.raw(*(head(number, b"/deny") for number in range(1, 2001, 2)))
-    assert talk.transport.done[-1] == "cut"
+    assert talk.transport.done[-1] == "close_truncated"
 
 
 # --- D52: what the connection is used for ----------------------------------------------
@@ -448,7 +448,7 @@ def test_d52_a_connection_is_new_until_its_first_stream_and_idle_without_one() -
 def test_d52_it_says_goodbye_and_opens_no_more_streams() -> None:
     talk = greeted()
     talk.ask(b"/deny")
-    talk.connection.say_goodbye()
+    talk.connection.announce_close()
     talk.listen()
     assert talk.client.goaways == [Code.NO_ERROR]
     assert used(talk) is Use.IDLE

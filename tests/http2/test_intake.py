@@ -10,7 +10,7 @@ from pyrbacproxy.model import Peer
 from tests.fakes import ManualLoop
 from tests.http2.talk import head
 from tests.proxy.dialogue import SideTape, World
-from tests.proxy.test_downstream import Users
+from tests.proxy.test_http1_connection import Users
 
 WHOLE = 0x5
 

@@ -2,20 +2,20 @@ import pytest
 
 from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.http2.prior_knowledge import PriorKnowledge
-from pyrbacproxy.proxy.exchange import Inner, Limits
+from pyrbacproxy.proxy.exchange import ConnectionHandler, Limits
 from tests.fakes import ManualLoop
-from tests.proxy.dialogue import InnerTape
+from tests.proxy.dialogue import ConnectionHandlerTape
 
 
 class Host:
     """A client transport that is handed over."""
 
     def __init__(self) -> None:
-        self.inner: Inner | None = None
+        self.handler: ConnectionHandler | None = None
         self.is_closed = False
 
-    def hand_over(self, inner: Inner) -> None:
-        self.inner = inner
+    def set_handler(self, handler: ConnectionHandler) -> None:
+        self.handler = handler
 
     def close(self) -> None:
         self.is_closed = True
@@ -25,9 +25,9 @@ class Talk:
     def __init__(self) -> None:
         self.loop = ManualLoop()
         self.host = Host()
-        self.http1 = InnerTape()
-        self.http2 = InnerTape()
-        self.inner = PriorKnowledge(
+        self.http1 = ConnectionHandlerTape()
+        self.http2 = ConnectionHandlerTape()
+        self.handler = PriorKnowledge(
             self.host,
             Limits(idle_seconds=90, read_header_seconds=30),
             http1=lambda: self.http1,
@@ -48,10 +48,10 @@ class Talk:
 def test_http1_is_known_by_the_first_byte_that_differs(pieces: list[bytes]) -> None:
     talk = Talk()
     for piece in pieces[:-1]:
-        talk.inner.data_received(piece)
-        assert talk.host.inner is None
-    talk.inner.data_received(pieces[-1])
-    assert talk.host.inner is talk.http1
+        talk.handler.data_received(piece)
+        assert talk.host.handler is None
+    talk.handler.data_received(pieces[-1])
+    assert talk.host.handler is talk.http1
     assert talk.http1.heard == b"".join(pieces)
     assert talk.loop.timers == []
 
@@ -61,18 +61,18 @@ def test_http2_is_known_by_its_preface() -> None:
         talk = Talk()
         sent = PREFACE + b"more"
         for start in range(0, len(sent), size):
-            if talk.host.inner is None:
-                talk.inner.data_received(sent[start : start + size])
-        assert talk.host.inner is talk.http2
+            if talk.host.handler is None:
+                talk.handler.data_received(sent[start : start + size])
+        assert talk.host.handler is talk.http2
         assert talk.http2.heard.startswith(PREFACE)
 
 
 def test_who_says_nothing_is_idle_and_who_begins_must_go_on() -> None:
     talk = Talk()
     talk.loop.advance(89)
-    talk.inner.data_received(PREFACE[:3])
+    talk.handler.data_received(PREFACE[:3])
     talk.loop.advance(29)
-    talk.inner.data_received(PREFACE[3:4])
+    talk.handler.data_received(PREFACE[3:4])
     assert not talk.host.is_closed
     talk.loop.advance(2)
     assert talk.host.is_closed
@@ -83,15 +83,15 @@ def test_who_says_nothing_is_idle_and_who_begins_must_go_on() -> None:
 
 def test_the_end_before_the_beginning() -> None:
     talk = Talk()
-    talk.inner.pause_writing()
-    talk.inner.resume_writing()
-    assert not talk.inner.eof_received()
-    talk.inner.connection_lost()
+    talk.handler.pause_writing()
+    talk.handler.resume_writing()
+    assert not talk.handler.eof_received()
+    talk.handler.connection_lost()
     assert talk.loop.timers == []
 
 
 def test_draining_lets_http1_decide() -> None:
     talk = Talk()
-    talk.inner.drain()
-    assert talk.host.inner is talk.http1
+    talk.handler.drain()
+    assert talk.host.handler is talk.http1
     assert talk.http1.told == ["drain"]

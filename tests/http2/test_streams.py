@@ -6,7 +6,7 @@ from pyrbacproxy.http2.server import OpenStreams
 from pyrbacproxy.proxy.exchange import UpstreamUser
 from tests.http2.talk import OK, STREAM, Talk, request
 from tests.proxy.dialogue import UpstreamTape, received
-from tests.proxy.test_downstream import Users
+from tests.proxy.test_http1_connection import Users
 
 
 def test_streams_take_turns_when_the_connection_s_window_opens() -> None:

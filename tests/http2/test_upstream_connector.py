@@ -21,13 +21,17 @@ from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy.connector import Connector, UpstreamSettings, dialler
 from pyrbacproxy.proxy.exchange import Connector as AnyConnector
 from pyrbacproxy.proxy.exchange import Limits
+from pyrbacproxy.proxy.heads import UpstreamHead
 from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection as Http1Connection
 from tests.egress_world import world
 from tests.http2.upstream_server import Server, serving
 from tests.proxy.upstream_user import User
 
 SECONDS = 10.0
-UPGRADE = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+UPGRADE = UpstreamHead(
+    b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    asks_for_upgrade=True,
+)
 
 
 class Asking(User):
@@ -35,13 +39,13 @@ class Asking(User):
 
     def __init__(self, path: str = "/") -> None:
         super().__init__()
-        self.upstream_head = b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n" % path.encode()
+        self.upstream_head = UpstreamHead(b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n" % path.encode())
         self.over = asyncio.Event()
 
     def upstream_ready(self, upstream: object) -> None:
         assert isinstance(upstream, UpstreamStream | Http1Connection)
         super().upstream_ready(upstream)
-        upstream.begin(self, b"GET", self.upstream_head, NO_BODY)
+        upstream.begin(self, b"GET", self.upstream_head.raw, NO_BODY)
 
     def upstream_failed(self, failure: Failure, cause: str = "") -> None:
         super().upstream_failed(failure, cause)
@@ -133,7 +137,7 @@ async def test_nothing_is_kept_of_who_is_gone() -> None:
             connector.connect(user, is_fresh=False)
         await until(lambda: bool(server.sessions and server.sessions[0].waiting))
         for user in users:
-            connector.withdraw(user)
+            connector.cancel(user)
         assert not connector._waiting
         assert all(user.upstream is None for user in users[1:])
 
@@ -343,7 +347,7 @@ async def test_who_is_gone_is_gone_from_both(tmp_path: Path) -> None:
         user = Asking()
         assert connector._http1 is not None
         connector._http1.connect(user, is_fresh=True)
-        connector.withdraw(user)
+        connector.cancel(user)
         assert not connector._http1._dialled_for
 
 

@@ -40,12 +40,6 @@ def test_a_head_is_never_larger_than_it_is_told(head: bytes, scheme: bytes) -> N
     assert size <= upstream_heads.request_list_bytes(head) <= size + 100
 
 
-def test_an_upgrade_is_seen_in_the_head_that_we_write() -> None:
-    head = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    assert upstream_heads.asks_for_upgrade(head)
-    assert not upstream_heads.asks_for_upgrade(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-
-
 @pytest.mark.parametrize(
     ("fields", "method", "is_ended", "framing", "raw"),
     [

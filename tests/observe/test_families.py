@@ -42,7 +42,7 @@ def busy() -> Metrics:
     metrics.observe(answered)
     page = Decided(Outcome.ALLOWED, page=PageShown("statusz", "config.k8s.io", "v1beta1"))
     metrics.observe_page(ExchangeRecord("192.0.2.1", "GET", "/statusz", page, 200))
-    metrics.shook_hands("TLSv1.3", "")
+    metrics.observe_handshake("TLSv1.3", "")
     metrics.reviewed("TokenReview", 0.004, is_answered=False)
     metrics.used_stale("TokenReview")
     return metrics

@@ -119,7 +119,7 @@ def test_d15_stale_reviews_are_counted() -> None:
 def test_handshakes_are_counted_by_version_or_failure() -> None:
     metrics = Metrics()
     for told in (("TLSv1.3", ""), ("TLSv1.3", ""), ("TLSv9", ""), ("", "timeout")):
-        metrics.shook_hands(*told)
+        metrics.observe_handshake(*told)
     assert nonzero(metrics.handshakes) == {"TLSv1.3": 2, "TLSv9": 1}
     assert nonzero(metrics.handshake_failures) == {"timeout": 1}
 

@@ -19,14 +19,14 @@ from pyrbacproxy.model import (
     ReviewFailed,
     TokenReview,
 )
-from pyrbacproxy.proxy.client_http1 import ResponseSide
+from pyrbacproxy.proxy.client_http1 import Http1Response
 from pyrbacproxy.proxy.exchange import (
+    ConnectionHandler,
     Ending,
     Exchange,
-    Inner,
     Limits,
+    PauseReason,
     Piece,
-    Reason,
     Released,
     Services,
     UpstreamUser,
@@ -56,15 +56,15 @@ def received(raw: bytes, method: bytes = b"GET") -> ResponseReceived:
 
 
 class SideTape:
-    """A `sinks.Side`: what it was sent, and all else in order. `can_end`: may be half closed."""
+    """A `TunnelSide`: what it was sent, and all else in order; `can_end`: may be half closed."""
 
     def __init__(self, *, can_end: bool = True) -> None:
         self.sent = b""
         self.done: list[str] = []
-        self.user: Inner | None = None
+        self.user: ConnectionHandler | None = None
         self.can_end = can_end
 
-    def serve(self, user: Inner) -> None:
+    def serve(self, user: ConnectionHandler) -> None:
         self.user = user
 
     def write(self, *pieces: Piece) -> None:
@@ -86,12 +86,12 @@ class SideTape:
     def linger(self) -> None:
         self.done.append("linger")
 
-    def cut(self) -> None:
-        self.done.append("cut")
+    def close_truncated(self) -> None:
+        self.done.append("close_truncated")
 
 
-class InnerTape:
-    """A `sinks.Inner` that notes what it is told."""
+class ConnectionHandlerTape:
+    """A `ConnectionHandler` that notes what it is told."""
 
     def __init__(self, *, stays_open: bool = False) -> None:
         self.heard = b""
@@ -99,7 +99,7 @@ class InnerTape:
         self.stays_open = stays_open
         self.use = Use.IDLE
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         self.told.append("goodbye")
 
     def awaiting(self) -> list[ExchangeRecord]:
@@ -138,16 +138,16 @@ class ClientTape:
         self.released = Released(self.side)
         self.services: Services | None = None
 
-    def response_side(self, record: ExchangeRecord, request: RequestHead) -> ResponseSide:
-        return ResponseSide(self.services or World().services, self, record, request)
+    def response_side(self, record: ExchangeRecord, request: RequestHead) -> Http1Response:
+        return Http1Response(self.services or World().services, self, record, request)
 
     def write(self, *pieces: Piece) -> None:
         self.sent += b"".join(pieces)
 
-    def pause_reading(self, reason: Reason) -> None:
+    def pause_reading(self, reason: PauseReason) -> None:
         self.done.append(("pause", reason))
 
-    def resume_reading(self, *reasons: Reason) -> None:
+    def resume_reading(self, *reasons: PauseReason) -> None:
         self.done.append(("resume", *reasons))
 
     def wake_after(self, seconds: float) -> None:
@@ -215,15 +215,15 @@ class ConnectorTape:
     def __init__(self, *ready: UpstreamTape) -> None:
         self.ready = list(ready)
         self.asked: list[bool] = []
-        self.withdrawn: list[UpstreamUser] = []
+        self.cancelled: list[UpstreamUser] = []
 
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         self.asked.append(is_fresh)
         if self.ready:
             user.upstream_ready(self.ready.pop(0))
 
-    def withdraw(self, user: UpstreamUser) -> None:
-        self.withdrawn.append(user)
+    def cancel(self, user: UpstreamUser) -> None:
+        self.cancelled.append(user)
 
 
 class RunnerTape:

@@ -1,7 +1,8 @@
+from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.proxy.transport import ClientTransport
 from tests.fakes import ManualLoop, TapeTransport
-from tests.proxy.dialogue import InnerTape
+from tests.proxy.dialogue import ConnectionHandlerTape
 
 
 class Talk:
@@ -11,10 +12,10 @@ class Talk:
         self, *, stays_open: bool = False, peername: tuple[str, int] | None = ("192.0.2.1", 1)
     ) -> None:
         self.loop = ManualLoop()
-        self.inner = InnerTape(stays_open=stays_open)
+        self.handler = ConnectionHandlerTape(stays_open=stays_open)
         self.closed: list[ClientTransport] = []
         self.client = ClientTransport(
-            lambda _: self.inner,
+            lambda _: self.handler,
             limits=Limits(write_stall_seconds=60),
             loop=self.loop.as_loop(),
             on_closed=self.closed.append,
@@ -29,7 +30,7 @@ def test_bytes_pass_both_ways() -> None:
     talk.client.write(b"d", b"ef")
     talk.client.pause_reading()
     talk.client.resume_reading()
-    assert talk.inner.heard == b"abc"
+    assert talk.handler.heard == b"abc"
     assert talk.tcp.written == b"def"
     assert talk.tcp.done == ["pause", "resume"]
 
@@ -49,7 +50,7 @@ def test_an_end_closes_unless_the_inner_side_wants_to_go_on() -> None:
         talk = Talk(stays_open=stays_open)
         assert talk.client.eof_received()
         assert talk.client.eof_received()
-        assert talk.inner.told == ["end"]
+        assert talk.handler.told == ["end"]
         assert talk.tcp.done == ([] if stays_open else ["close"])
 
 
@@ -57,7 +58,7 @@ def test_a_lost_connection_is_told_once_and_everything_after_it_is_harmless() ->
     talk = Talk()
     talk.client.connection_lost(None)
     client = talk.client
-    for action in (client.close, client.cut, client.abort, client.linger, client.drain):
+    for action in (client.close, client.close_truncated, client.abort, client.linger, client.drain):
         action()
     client.write(b"late")
     client.pause_reading()
@@ -66,7 +67,7 @@ def test_a_lost_connection_is_told_once_and_everything_after_it_is_harmless() ->
     client.resume_writing()
     client.data_received(b"late")
     client.eof_received()
-    assert talk.inner.told == ["lost"]
+    assert talk.handler.told == ["lost"]
     assert talk.closed == [talk.client]
     assert talk.tcp.written == b""
     assert talk.tcp.done == []
@@ -74,10 +75,10 @@ def test_a_lost_connection_is_told_once_and_everything_after_it_is_harmless() ->
 
 def test_why_we_closed_it_at_once_is_told() -> None:
     talk = Talk()
-    talk.client.cut_off()
+    talk.client.abort(Failure.CUT_AT_SHUTDOWN)
     talk.client.connection_lost(None)
     assert talk.tcp.done == ["abort"]
-    assert talk.inner.told == ["lost cut at shutdown"]
+    assert talk.handler.told == ["lost cut at shutdown"]
 
 
 def test_lingering_hears_no_more_until_it_is_closed() -> None:
@@ -86,7 +87,7 @@ def test_lingering_hears_no_more_until_it_is_closed() -> None:
     talk.client.data_received(b"more")
     talk.client.close()
     talk.client.close()
-    assert talk.inner.heard == b""
+    assert talk.handler.heard == b""
     assert talk.tcp.done == ["resume", "eof", "close"]
 
 
@@ -118,13 +119,13 @@ def test_lingering_does_not_swallow_without_end() -> None:
     for _ in range(2):
         talk.client.data_received(b"x")
     assert talk.tcp.done == [*done, "close"]
-    assert talk.inner.heard == b""
+    assert talk.handler.heard == b""
 
 
 def test_a_cut_is_a_reset() -> None:
     talk = Talk()
-    talk.client.cut()
-    talk.client.cut()
+    talk.client.close_truncated()
+    talk.client.close_truncated()
     assert talk.tcp.done == ["reset on close", "close"]
 
 
@@ -141,7 +142,7 @@ def test_who_stops_reading_is_cut() -> None:
         talk.loop.advance(2)
         assert "abort" in talk.tcp.done
         talk.client.connection_lost(None)
-        assert talk.inner.told[-1] == "lost client stopped reading"
+        assert talk.handler.told[-1] == "lost client stopped reading"
 
 
 def test_who_reads_again_is_spared() -> None:
@@ -151,21 +152,21 @@ def test_who_reads_again_is_spared() -> None:
     talk.loop.advance(50)
     talk.client.resume_writing()
     talk.loop.advance(1000)
-    assert talk.inner.told == ["pause", "resume"]
+    assert talk.handler.told == ["pause", "resume"]
     assert talk.tcp.done == []
 
 
 def test_draining_is_the_inner_sides_business() -> None:
     talk = Talk()
     talk.client.drain()
-    assert talk.inner.told == ["drain"]
+    assert talk.handler.told == ["drain"]
     talk.client.abort()
     assert talk.tcp.done == ["abort"]
 
 
 def test_one_side_of_a_tunnel_serves_its_end() -> None:
     talk = Talk()
-    end = InnerTape(stays_open=True)
+    end = ConnectionHandlerTape(stays_open=True)
     talk.client.serve(end)
     talk.client.data_received(b"abc")
     talk.client.pause_writing()
@@ -177,7 +178,7 @@ def test_one_side_of_a_tunnel_serves_its_end() -> None:
     talk.client.connection_lost(None)
     assert end.heard == b"abcd"
     assert end.told == ["pause", "resume", "end", "lost"]
-    assert talk.inner.told == []
+    assert talk.handler.told == []
     assert talk.closed == [talk.client]
     talk.client.serve(end)
     assert talk.client.end_sending()

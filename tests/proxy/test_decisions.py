@@ -136,7 +136,7 @@ def test_a_decision_may_come_later() -> None:
 
 def test_a_client_that_goes_cancels() -> None:
     talk = Talk()
-    talk.ask(head("/ask")).client_gone()
+    talk.ask(head("/ask")).client_lost()
     assert talk.world.runner.cancelled == 1
 
 

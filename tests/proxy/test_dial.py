@@ -12,8 +12,9 @@ import uvloop
 
 from pyrbacproxy.egress import ProxyAddress
 from pyrbacproxy.model import Failure
+from pyrbacproxy.proxy.connector import DialError, Dialler
 from pyrbacproxy.proxy.exchange import Limits
-from pyrbacproxy.proxy.upstream_http1 import DialError, Dialler, loss
+from pyrbacproxy.proxy.upstream_http1 import loss
 from tests.egress_world import HELLO, OTHER_CA, SECONDS, Talker, serving, trusting, world
 from tests.test_lookup import Resolver
 

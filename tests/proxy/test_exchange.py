@@ -8,7 +8,14 @@ from pyrbacproxy.handler import Forward
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers, LocalProtocolError, RequestHead, ResponseHead, text
 from pyrbacproxy.model import Failure
-from pyrbacproxy.proxy.exchange import Ending, Exchange, Reason, Released, RequestState, refusal
+from pyrbacproxy.proxy.exchange import (
+    Ending,
+    Exchange,
+    PauseReason,
+    Released,
+    RequestState,
+    refusal,
+)
 from tests.proxy.dialogue import (
     ALLOWED,
     OK,
@@ -23,7 +30,7 @@ from tests.proxy.dialogue import (
     received,
 )
 
-RELEASED = ("resume", Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
+RELEASED = ("resume", PauseReason.BODY_WAITS, PauseReason.UPSTREAM_FULL)
 EXPECT = ((b"Expect", b"100-continue"),)
 
 
@@ -47,7 +54,7 @@ def test_nothing_reaches_the_upstream_before_the_verdict_and_nothing_at_all_afte
 ):
     talk = Dialogue(b"POST", length(7))
     talk.exchange.request_side.body(b"payload")
-    assert talk.client.done == [("pause", Reason.BODY_WAITS)]
+    assert talk.client.done == [("pause", PauseReason.BODY_WAITS)]
     talk.exchange.decided(UNAUTHORIZED)
     assert talk.world.connector.asked == []
     assert b" 401 " in talk.client.take()
@@ -68,7 +75,7 @@ def test_a_body_that_came_early_waits_for_the_upstream() -> None:
     talk.exchange.upstream_ready(talk.upstream)
     assert not talk.exchange.wants_upstream
     assert talk.upstream.take().endswith(b"Content-Length: 6\r\n\r\nabcdef")
-    assert ("resume", Reason.BODY_WAITS) in talk.client.done
+    assert ("resume", PauseReason.BODY_WAITS) in talk.client.done
 
 
 def test_trailers_are_relayed_and_announced_without_identity() -> None:
@@ -156,7 +163,7 @@ def test_an_upstream_lost_in_its_body_is_an_abort_that_shows(raw: bytes) -> None
     talk.respond(raw, b"p", ends=False)
     talk.exchange.upstream_lost(Failure.CLOSED_EARLY)
     assert not talk.client.take().endswith(b"0\r\n\r\n")
-    assert talk.client.done == [Ending.ABORT]
+    assert talk.client.done == [Ending.TRUNCATE]
     assert talk.record.failure == "upstream closed early"
 
 
@@ -323,7 +330,7 @@ def test_a_broken_body_before_the_answer_is_a_400(when: str) -> None:
     if when != "deciding":
         talk.forward()
     talk.exchange.request_side.body(b"abc")
-    talk.exchange.request_broken(400)
+    talk.exchange.request_malformed(400)
     assert talk.client.take().startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert talk.client.done[-1] is Ending.CLOSE
     assert cancelled == [True] * (when == "deciding")
@@ -339,20 +346,20 @@ def test_a_broken_body_after_an_answer_has_begun_aborts_it_unless_it_is_whole(
     talk.forward()
     talk.respond(OK, b"ok", ends=is_answered)
     before = talk.client.take()
-    talk.exchange.request_broken(400)
+    talk.exchange.request_malformed(400)
     assert talk.client.take() == b""
     assert before
     # Nothing is missing of a whole answer, and a reset could destroy it.
-    assert talk.client.done[-1] is (Ending.CLOSE if is_answered else Ending.ABORT)
+    assert talk.client.done[-1] is (Ending.CLOSE if is_answered else Ending.TRUNCATE)
 
 
 def test_a_client_that_goes_takes_the_upstream_along() -> None:
     talk = Dialogue()
     talk.forward()
     talk.respond(OK, b"o", ends=False)
-    talk.exchange.client_gone()
+    talk.exchange.client_lost()
     assert talk.upstream.done == ["close"]
-    assert talk.client.done == [Ending.ABORT]
+    assert talk.client.done == [Ending.TRUNCATE]
     assert talk.record.failure == "client gone"
 
 
@@ -360,7 +367,7 @@ def test_a_client_that_goes_meanwhile_ends_the_decision() -> None:
     talk = Dialogue()
     cancelled: list[bool] = []
     talk.exchange.cancel = lambda: cancelled.append(True)
-    talk.exchange.client_gone()
+    talk.exchange.client_lost()
     assert cancelled == [True]
     assert talk.world.records == [talk.record]
 
@@ -369,8 +376,8 @@ def test_a_client_that_goes_while_an_upstream_is_dialled_waits_for_none() -> Non
     talk = Dialogue()
     talk.world.connector.ready = []
     talk.forward()
-    talk.exchange.client_gone()
-    assert talk.world.connector.withdrawn == [talk.exchange]
+    talk.exchange.client_lost()
+    assert talk.world.connector.cancelled == [talk.exchange]
     assert talk.record.failure == "client gone"
 
 
@@ -385,8 +392,8 @@ def test_who_is_too_fast_is_paused() -> None:
     talk.exchange.upstream_paused()
     talk.exchange.upstream_resumed()
     assert talk.client.done == [
-        ("pause", Reason.UPSTREAM_FULL),
-        ("resume", Reason.UPSTREAM_FULL),
+        ("pause", PauseReason.UPSTREAM_FULL),
+        ("resume", PauseReason.UPSTREAM_FULL),
     ]
 
 

@@ -26,7 +26,7 @@ def test_an_http_1_0_client_is_never_sent_a_100_and_waited_for_a_while() -> None
     watch.woken()
     assert talk.client.take() == b""
     assert talk.upstream.done == ["close"]
-    assert talk.client.done[-1] is Ending.ABORT
+    assert talk.client.done[-1] is Ending.TRUNCATE
 
 
 def test_a_client_is_probed_again_at_growing_distances_unless_its_buffer_is_full() -> None:
@@ -60,4 +60,4 @@ def test_when_the_answer_rests_the_client_is_taken_for_gone() -> None:
     watch = HalfClosed(talk.exchange, talk.client, talk.client, LIMITS)
     watch.woken()
     assert talk.upstream.done == ["close"]
-    assert talk.client.done[-1] is Ending.ABORT
+    assert talk.client.done[-1] is Ending.TRUNCATE

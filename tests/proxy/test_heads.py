@@ -3,13 +3,15 @@ from email.utils import formatdate
 import pytest
 
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
-from pyrbacproxy.http1.head import Headers, RequestHead
+from pyrbacproxy.http1.head import Headers, LocalProtocolError, RequestHead, Response, text
+from pyrbacproxy.http2.fields import own_fields
 from pyrbacproxy.proxy.heads import (
     Destination,
     Heads,
     HttpDate,
     announced_trailers,
     http_date,
+    own_response,
     relayed_trailers,
     same_trailers,
 )
@@ -59,7 +61,7 @@ def test_request_heads(
 ) -> None:
     head = RequestHead(method, b"/", Headers(lines), minor=0)
     assert (
-        Heads(Destination(UP)).request(head, body)
+        Heads(Destination(UP)).request(head, body).raw
         == method + b" / HTTP/1.1\r\n" + written + b"\r\n"
     )
 
@@ -69,7 +71,28 @@ def test_a_proxy_is_paid_and_trailers_are_announced() -> None:
     head = heads.request(
         RequestHead(b"GET", b"/", Headers([HOST])), CHUNKED, announced=Headers([(b"Trailer", b"A")])
     )
-    assert head.endswith(b"chunked\r\nTrailer: A\r\nProxy-Authorization: Basic eA==\r\n\r\n")
+    assert head.raw.endswith(b"chunked\r\nTrailer: A\r\nProxy-Authorization: Basic eA==\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "asks_for_upgrade", "carries_credential"),
+    [
+        pytest.param([], False, False, id="neither"),
+        pytest.param(
+            [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")], True, False, id="upgrade"
+        ),
+        pytest.param([(b"authorization", b"Basic eA==")], False, True, id="authorization"),
+        pytest.param([(b"Cookie", b"a=b")], False, True, id="cookie"),
+        pytest.param([(b"X-Cookie", b"a=b"), (b"X-Upgrade", b"c")], False, False, id="others"),
+    ],
+)
+def test_a_finished_head_knows_what_it_asks_for_and_carries(
+    lines: list[tuple[bytes, bytes]], *, asks_for_upgrade: bool, carries_credential: bool
+) -> None:
+    heads = Heads(Destination(UP, proxy_authorization=b"Basic eA=="))
+    head = heads.request(RequestHead(b"GET", b"/", Headers([HOST, *lines])), NO_BODY)
+    assert head.asks_for_upgrade == asks_for_upgrade
+    assert head.carries_credential == carries_credential, "ours for the egress proxy is none"
 
 
 def test_trailers_that_would_change_the_message_are_dropped() -> None:
@@ -182,3 +205,59 @@ def test_a_switch_names_its_protocol_and_nothing_of_ours() -> None:
     )
     assert not relayed.is_chunked
     assert not relayed.must_close
+
+
+# --- answers of our own ---------------------------------------------------------------
+
+
+def test_a_whole_response() -> None:
+    written = own_response(text(401, "Unauthorized\n"), date=DATE, is_head=False, closes=False)
+    assert written == (
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        b"X-Content-Type-Options: nosniff\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+        b"Content-Length: 13\r\n\r\nUnauthorized\n"
+    )
+
+
+def test_the_answer_to_head_has_the_length_but_not_the_body() -> None:
+    written = own_response(Response(200, body=b"abc"), date=DATE, is_head=True, closes=False)
+    assert written.endswith(b"\r\nContent-Length: 3\r\n\r\n")
+
+
+@pytest.mark.parametrize("status", [101, 204, 304])
+def test_a_status_without_body_has_no_length_either(status: int) -> None:
+    written = own_response(Response(status, body=b"abc"), date=DATE, is_head=False, closes=False)
+    assert b"Content-Length" not in written
+    assert written.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("closes", "minor", "line"),
+    [
+        (True, 1, b"Connection: close\r\n"),
+        (True, 0, b"Connection: close\r\n"),
+        (False, 0, b"Connection: keep-alive\r\n"),
+    ],
+)
+def test_what_becomes_of_the_connection_is_said_where_it_is_not_understood(
+    *, closes: bool, minor: int, line: bytes
+) -> None:
+    written = own_response(Response(400), date=DATE, is_head=False, closes=closes, minor=minor)
+    assert written.startswith(b"HTTP/1.%d 400 Bad Request\r\n" % minor)
+    assert line in written
+
+
+@pytest.mark.parametrize("bad", [b"\r", b"\n", b"\0"])
+def test_an_answer_of_our_own_lets_no_line_end_through(bad: bytes) -> None:
+    response = Response(200, Headers([(b"A", b"x" + bad)]))
+    with pytest.raises(LocalProtocolError):
+        own_response(response, date=DATE, is_head=False, closes=False)
+
+
+def test_both_versions_have_the_same_lines_of_an_answer_of_our_own() -> None:
+    response = text(403, "Forbidden\n", (b"X-A", b"1"))
+    written = own_response(response, date=DATE, is_head=True, closes=False)
+    lines = [tuple(line.split(b": ", 1)) for line in written.split(b"\r\n")[1:-2]]
+    fields = own_fields(response, DATE)
+    assert fields[0] == (b":status", b"403")
+    assert fields[1:] == [(name.lower(), value) for name, value in lines]

@@ -20,7 +20,7 @@ SECONDS = 10.0
 
 
 class Echo:
-    """An inner side that says hello; `drain` closes it if it is `idle`.
+    """A connection handler that says hello; `drain` closes it if it is `idle`.
 
     It is new until it has heard something, then idle, but busy while the last it heard is "busy".
     """
@@ -31,7 +31,7 @@ class Echo:
         self.use = Use.NEW
         transport.write(b"hello")
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         self.transport.write(b"goodbye")
 
     def awaiting(self) -> list[ExchangeRecord]:
@@ -286,7 +286,7 @@ async def test_d52_who_does_not_go_when_told_is_cut_off(monkeypatch: pytest.Monk
     async with asyncio.timeout(SECONDS), Guests(1) as guests:
         await guests.come()
         transport = next(iter(guests.listener._connections))
-        monkeypatch.setattr(transport, "make_way", lambda: None)
+        monkeypatch.setattr(transport, "evict", lambda: None)
         await guests.come()
         await guests.come(words=b"ask")
         assert guests.listener.connections == 1

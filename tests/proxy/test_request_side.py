@@ -3,7 +3,7 @@ import pytest
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers, RequestHead
 from pyrbacproxy.model import ExchangeRecord
-from pyrbacproxy.proxy.exchange import Reason, RequestSide, RequestState
+from pyrbacproxy.proxy.exchange import PauseReason, RequestSide, RequestState
 from tests.proxy.dialogue import (
     SWITCH,
     UPGRADE,
@@ -47,9 +47,9 @@ def test_it_waits_while_nobody_takes_it_and_the_client_is_held() -> None:
     client, upstream = ClientTape(), UpstreamTape()
     request = side(length(6), client)
     request.body(b"abc")
-    assert client.done == [("pause", Reason.BODY_WAITS)]
+    assert client.done == [("pause", PauseReason.BODY_WAITS)]
     request.attach(upstream)
-    assert client.done[1:] == [("resume", Reason.BODY_WAITS)]
+    assert client.done[1:] == [("resume", PauseReason.BODY_WAITS)]
     request.detach()
     request.body(b"def")
     assert upstream.take() == b"abc"
@@ -76,7 +76,7 @@ def test_it_waits_in_one_piece_while_the_upstream_takes_no_more() -> None:
     request.release()
     assert pieces == [b"a", b"b" * 1000]
     assert (request.is_passed_on, upstream.done) == (True, ["end"])
-    assert client.done[-1] == ("resume", Reason.UPSTREAM_FULL)
+    assert client.done[-1] == ("resume", PauseReason.UPSTREAM_FULL)
 
 
 def test_what_waited_may_fill_the_upstream_again() -> None:
@@ -87,10 +87,10 @@ def test_what_waited_may_fill_the_upstream_again() -> None:
     request.body(b"abc")
     upstream.body = lambda data: request.hold()  # type: ignore[method-assign] # noqa: ARG005 - takes no more
     request.release()
-    assert client.done == [("pause", Reason.UPSTREAM_FULL)] * 2
+    assert client.done == [("pause", PauseReason.UPSTREAM_FULL)] * 2
     request.detach()
     request.release()
-    assert client.done[2:] == [("resume", Reason.UPSTREAM_FULL)]
+    assert client.done[2:] == [("resume", PauseReason.UPSTREAM_FULL)]
 
 
 def test_after_the_answer_it_goes_nowhere() -> None:
@@ -103,7 +103,7 @@ def test_after_the_answer_it_goes_nowhere() -> None:
     request.ended()
     request.discard()
     assert upstream.take() == b""
-    assert client.done == [("resume", Reason.BODY_WAITS, Reason.UPSTREAM_FULL)]
+    assert client.done == [("resume", PauseReason.BODY_WAITS, PauseReason.UPSTREAM_FULL)]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_head_towards_the_upstream_announces_trailers_that_may_go_on() -> No
     head = RequestHead(b"POST", b"/", Headers([(b"Trailer", b"X-Sum, X-Remote-User")]))
     record = ExchangeRecord("127.0.0.1", "POST", "/")
     request = RequestSide(World().services, ClientTape(), record, head=head, framing=CHUNKED)
-    raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")])))
+    raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")]))).raw
     assert raw.startswith(b"POST /x HTTP/1.1\r\nHost: h\r\n")
     assert raw.endswith(b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
 
@@ -225,5 +225,5 @@ def test_no_trailers_can_follow_a_body_with_a_length() -> None:
     head = RequestHead(b"POST", b"/", Headers([(b"Trailer", b"X-Sum")]))
     record = ExchangeRecord("127.0.0.1", "POST", "/")
     request = RequestSide(World().services, ClientTape(), record, head=head, framing=length(3))
-    raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")])))
+    raw = request.upstream_head(RequestHead(b"POST", b"/x", Headers([(b"Host", b"h")]))).raw
     assert raw.endswith(b"Host: h\r\nContent-Length: 3\r\n\r\n")

@@ -8,7 +8,7 @@ from pyrbacproxy.proxy.transport import ClientTransport, SecureTransport
 from pyrbacproxy.tls.engine import PlainHttpError
 from pyrbacproxy.tls.server_context import TlsSettings, server_context
 from tests.fakes import ManualLoop, TapeTransport
-from tests.proxy.dialogue import InnerTape
+from tests.proxy.dialogue import ConnectionHandlerTape
 from tests.tls.parties import Client, issue
 
 SERVER = issue("CN=server")
@@ -21,7 +21,7 @@ class Talk:
 
     def __init__(self, client: Client | None = None, *, stays_open: bool = False) -> None:
         self.loop = ManualLoop()
-        self.inner = InnerTape(stays_open=stays_open)
+        self.handler = ConnectionHandlerTape(stays_open=stays_open)
         self.made: list[SecureTransport] = []
         self.closed: list[ClientTransport] = []
         self.handshakes: list[tuple[str, str]] = []
@@ -37,9 +37,9 @@ class Talk:
         self.tcp = TapeTransport()
         self.secure.connection_made(self.tcp)
 
-    def _make(self, transport: SecureTransport) -> InnerTape:
+    def _make(self, transport: SecureTransport) -> ConnectionHandlerTape:
         self.made.append(transport)
-        return self.inner
+        return self.handler
 
     def hear(self) -> bytes:
         written, self.tcp.written = self.tcp.written, b""
@@ -86,7 +86,7 @@ def test_how_a_handshake_ended_is_told_once() -> None:
 def test_plaintext_passes_both_ways() -> None:
     talk = Talk().shake_hands()
     talk.secure.data_received(talk.client.say(b"abc") + talk.client.say(b"def"))
-    assert talk.inner.heard == b"abcdef"
+    assert talk.handler.heard == b"abcdef"
     talk.secure.write(b"x" * 100_000, memoryview(b"yz"))
     assert talk.hear() == b"x" * 100_000 + b"yz"
 
@@ -105,10 +105,10 @@ def test_who_is_shaking_hands_may_still_ask_before_the_drain() -> None:
     talk.secure.drain()
     talk.shake_hands()
     assert talk.tcp.done == []
-    assert talk.inner.told == ["drain"]
+    assert talk.handler.told == ["drain"]
     talk = Talk().shake_hands()
     talk.secure.drain()
-    assert talk.inner.told == ["drain"]
+    assert talk.handler.told == ["drain"]
 
 
 @pytest.mark.parametrize("is_shaken", [False, True], ids=["at once", "later"])
@@ -152,7 +152,7 @@ def test_a_client_that_ends_may_still_read(*, stays_open: bool) -> None:
             talk.client.connection.shutdown()
             talk.secure.data_received(talk.client.outgoing())
         talk.secure.eof_received()
-        assert talk.inner.told == ["end"]
+        assert talk.handler.told == ["end"]
         assert talk.tcp.done == ([] if stays_open else ["close"])
 
 
@@ -162,13 +162,13 @@ def test_an_end_within_the_handshake_is_the_end() -> None:
     assert talk.tcp.done == ["abort"]
 
 
-@pytest.mark.parametrize("how", ["close", "linger", "cut"])
+@pytest.mark.parametrize("how", ["close", "linger", "close_truncated"])
 def test_a_close_says_goodbye_and_a_cut_does_not(how: str) -> None:
     talk = Talk().shake_hands()
     for _ in range(2):
         getattr(talk.secure, how)()
     talk.deliver()
-    with pytest.raises(SSL.WantReadError if how == "cut" else SSL.ZeroReturnError):
+    with pytest.raises(SSL.WantReadError if how == "close_truncated" else SSL.ZeroReturnError):
         talk.client.connection.recv(1)
 
 
@@ -183,7 +183,7 @@ def test_lingering_does_not_swallow_without_end() -> None:
     for _ in range(2):
         talk.secure.data_received(b"x")
     assert talk.tcp.done == [*done, "close"]
-    assert talk.inner.heard == b""
+    assert talk.handler.heard == b""
 
 
 def test_a_lost_connection() -> None:
@@ -191,8 +191,8 @@ def test_a_lost_connection() -> None:
     talk.secure.connection_lost(ConnectionResetError())
     talk.secure.write(b"late")
     talk.secure.data_received(b"late")
-    talk.secure.cut()
-    assert talk.inner.told == ["lost"]
+    talk.secure.close_truncated()
+    assert talk.handler.told == ["lost"]
     assert talk.closed == [talk.secure]
     Talk().secure.connection_lost(None)
 
@@ -204,7 +204,7 @@ def test_the_end_of_our_sending_leaves_the_client_its_own() -> None:
     with pytest.raises(SSL.ZeroReturnError):
         talk.hear()
     talk.secure.data_received(talk.client.say(b"still here"))
-    assert talk.inner.heard == b"still here"
+    assert talk.handler.heard == b"still here"
     assert talk.tcp.done == []
     talk.secure.close()
     assert talk.tcp.done == ["close"]

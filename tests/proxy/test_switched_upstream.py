@@ -3,7 +3,7 @@
 from pyrbacproxy.proxy.exchange import Limits
 from pyrbacproxy.proxy.upstream_http1 import SwitchedUpstream
 from tests.fakes import ManualLoop, TapeTransport
-from tests.proxy.dialogue import InnerTape
+from tests.proxy.dialogue import ConnectionHandlerTape
 
 
 class Talk:
@@ -16,7 +16,7 @@ class Talk:
         self.tcp = TapeTransport()
         self.tcp.knows_eof = knows_eof
         self.tcp.pending_bytes = 10 if is_write_paused else 0
-        self.user = InnerTape(stays_open=stays_open)
+        self.user = ConnectionHandlerTape(stays_open=stays_open)
         self.side = SwitchedUpstream(
             self.tcp,
             Limits(write_stall_seconds=60),
@@ -101,7 +101,7 @@ def test_a_close_leaves_time_for_what_is_unsent_but_not_for_ever() -> None:
 
 def test_a_cut_is_a_reset() -> None:
     talk = Talk()
-    talk.side.cut()
+    talk.side.close_truncated()
     assert talk.take() == ["probe", "reset on close", "abort"]
 
 
@@ -113,7 +113,7 @@ def test_a_lost_connection_is_told_once_and_used_no_more() -> None:
     talk.side.pause_reading()
     talk.side.resume_reading()
     talk.side.close()
-    talk.side.cut()
+    talk.side.close_truncated()
     assert not talk.side.end_sending()
     assert not talk.side.eof_received()
     talk.side.data_received(b"x")
@@ -125,6 +125,6 @@ def test_a_lost_connection_is_told_once_and_used_no_more() -> None:
 
 
 def test_one_that_was_lost_before_is_told_at_once() -> None:
-    user = InnerTape(stays_open=True)
+    user = ConnectionHandlerTape(stays_open=True)
     SwitchedUpstream(None, Limits(), ManualLoop().as_loop()).serve(user)
     assert user.told == ["lost"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pyrbacproxy.model import ExchangeRecord, Failure
-from pyrbacproxy.proxy.exchange import Inner, Released, begin_tunnel
+from pyrbacproxy.proxy.exchange import ConnectionHandler, Released, begin_tunnel
 from tests.proxy.dialogue import SideTape, World
 
 
@@ -36,12 +36,12 @@ class Talk:
         )
 
     @property
-    def from_client(self) -> Inner:
+    def from_client(self) -> ConnectionHandler:
         assert self.client.user is not None
         return self.client.user
 
     @property
-    def from_upstream(self) -> Inner:
+    def from_upstream(self) -> ConnectionHandler:
         assert self.upstream.user is not None
         return self.upstream.user
 
@@ -130,7 +130,7 @@ def test_where_an_end_cannot_be_told_the_tunnel_is_over(*, has_ended_before: boo
 def test_a_client_lost_in_the_middle_cuts_the_upstream() -> None:
     talk = Talk()
     talk.from_client.connection_lost()
-    assert talk.upstream.done == ["cut"]
+    assert talk.upstream.done == ["close_truncated"]
     assert talk.is_over
     assert talk.record.failure == "client gone"
 
@@ -139,7 +139,7 @@ def test_a_client_lost_in_the_middle_cuts_the_upstream() -> None:
 def test_an_upstream_lost_in_the_middle_cuts_the_client(failure: Failure | None) -> None:
     talk = Talk()
     talk.from_upstream.connection_lost(failure)
-    assert talk.client.done == ["cut"]
+    assert talk.client.done == ["close_truncated"]
     assert talk.is_over
     assert talk.record.failure == (failure or Failure.CONNECTION_LOST)
 

@@ -59,12 +59,12 @@ async def test_connections_are_dialled_and_used_again() -> None:
         first = (await asked(connector)).upstream
         assert isinstance(first, UpstreamConnection)
         assert not first.is_reused
-        connector.take_back(first)
+        connector.pool.check_in(first)
         second = (await asked(connector, is_fresh=True)).upstream
         assert second is not first
         assert (await asked(connector)).upstream is first
         assert isinstance(second, UpstreamConnection)
-        connector.take_back(second)
+        connector.pool.check_in(second)
         await connector.close()
         assert not second.is_open
         first.close()
@@ -78,7 +78,7 @@ async def test_a_connection_that_nobody_wants_any_more_is_kept() -> None:
         user.wants_upstream = False
         await asyncio.gather(*connector._dials)
         assert user.upstream is None
-        assert len(connector._pool) == 1
+        assert len(connector.pool) == 1
         await connector.close()
 
 
@@ -92,14 +92,14 @@ async def test_nobody_dials_for_who_is_gone() -> None:
             (dial,) = connector._dials
             if begins:
                 await asyncio.sleep(0)
-            connector.withdraw(user)
+            connector.cancel(user)
             await asyncio.gather(dial, return_exceptions=True)
             assert dial.cancelled()
         assert (user.upstream, user.told) == (None, [])
         assert not connector._dials
         assert not connector._dialled_for
         # Whose dial is over has none to end.
-        connector.withdraw(await asked(connector))
+        connector.cancel(await asked(connector))
         assert not connector._dialled_for
         await connector.close()
 
@@ -121,7 +121,7 @@ async def test_a_connection_can_be_dialled_ahead_once_and_fails_in_silence(
     connector.warm()
     await asyncio.gather(*connector._dials)
     Connector(UpstreamSettings(), Limits()).warm()
-    assert len(connector._pool) == 0
+    assert len(connector.pool) == 0
     assert caplog.text == ""
 
 

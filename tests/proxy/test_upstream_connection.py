@@ -6,11 +6,10 @@ import pytest
 
 from pyrbacproxy.http1.framing import CHUNKED, NO_BODY, Framing
 from pyrbacproxy.http1.head import Headers
-from pyrbacproxy.proxy.connector import Connector, UpstreamSettings
 from pyrbacproxy.proxy.exchange import Limits
-from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection
+from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection, UpstreamPool
 from tests.fakes import ManualLoop, TapeTransport
-from tests.proxy.dialogue import OK, STREAM, SWITCH, InnerTape, length
+from tests.proxy.dialogue import OK, STREAM, SWITCH, ConnectionHandlerTape, length
 from tests.proxy.upstream_user import User
 
 
@@ -19,9 +18,8 @@ class Talk:
 
     def __init__(self, method: bytes = b"GET", *, is_request_ended: bool = True) -> None:
         self.loop = ManualLoop()
-        settings = UpstreamSettings("http", "127.0.0.1", 1)
-        self.connector = Connector(settings, Limits(), loop=self.loop.as_loop())
-        self.connection = UpstreamConnection(self.connector)
+        self.pool = UpstreamPool(Limits(), self.loop.as_loop())
+        self.connection = UpstreamConnection(self.pool)
         self.tcp = TapeTransport()
         self.connection.connection_made(self.tcp)
         self.user = self.begin(method, is_request_ended=is_request_ended)
@@ -40,7 +38,7 @@ class Talk:
 
     @property
     def is_kept(self) -> bool:
-        return len(self.connector._pool) == 1
+        return len(self.pool) == 1
 
 
 def test_a_response_is_told_in_order_and_the_connection_kept() -> None:
@@ -81,7 +79,7 @@ def test_a_known_answer_that_comes_whole_is_told_alike() -> None:
             talk.connection.data_received(raw)
             assert user.told == ["response 200", "ended"]
             assert user.heard == raw.partition(b"\r\n\r\n")[2]
-            assert talk.connector._pool.check_out() is talk.connection
+            assert talk.pool.check_out() is talk.connection
 
 
 @pytest.mark.parametrize("size", range(1, len(OK) + 2))
@@ -123,9 +121,9 @@ def test_what_ends_the_connection(raw: bytes, *, is_request_ended: bool) -> None
         assert talk.user.heard == b"ok"
         assert not talk.is_kept
         assert talk.tcp.done[-1] == "abort"
-        known = talk.connector
+        known = talk.pool
         talk = Talk(is_request_ended=is_request_ended)
-        talk.connection._keeper = known
+        talk.connection._pool = known
 
 
 def test_a_body_until_the_close() -> None:
@@ -202,7 +200,7 @@ def test_an_idle_connection_is_closed_after_its_time() -> None:
 
 def test_too_many_idle_connections_are_closed() -> None:
     talk = Talk()
-    talk.connector._pool._max_idle = 0
+    talk.pool.limits = Limits(max_idle_upstreams=0)
     talk.connection.data_received(OK + b"ok")
     assert talk.tcp.done == ["abort"]
 
@@ -235,7 +233,7 @@ def test_a_whole_answer_that_was_not_to_be_read_on_leaves_a_connection_that_is_r
     talk = Talk()
     for _ in range(known):
         talk.connection.data_received(OK + b"ok")
-        assert talk.connector._pool.check_out() is talk.connection
+        assert talk.pool.check_out() is talk.connection
         talk.begin()
     talk.connection.begin(Slow(), b"GET", b"head\r\n\r\n", NO_BODY)
     talk.connection.data_received(OK + b"ok")
@@ -297,7 +295,7 @@ def test_a_switch_lets_go_of_the_connection_and_what_came_with_it() -> None:
     assert not talk.is_kept
     talk.loop.advance(1000)
     assert talk.tcp.done == []
-    side = InnerTape(stays_open=True)
+    side = ConnectionHandlerTape(stays_open=True)
     released.side.serve(side)
     assert isinstance(talk.tcp.protocol, asyncio.Protocol)
     talk.tcp.protocol.data_received(b"words")

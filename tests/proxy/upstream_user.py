@@ -6,6 +6,7 @@ from pyrbacproxy.http1.head import Headers, ResponseHead
 from pyrbacproxy.http1.parser import ResponseReceived
 from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy.exchange import Released, UpstreamSink
+from pyrbacproxy.proxy.heads import UpstreamHead
 
 
 class User:
@@ -15,7 +16,7 @@ class User:
         self.told: list[object] = []
         self.heard = b""
         self.cause = ""
-        self.upstream_head = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+        self.upstream_head = UpstreamHead(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         self.upstream: UpstreamSink | None = None
         self.is_request_ended = is_request_ended
         self.wants_upstream = True

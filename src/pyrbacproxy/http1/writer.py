@@ -1,4 +1,4 @@
-"""Heads, chunks, last chunk, whole responses → bytes.
+"""Heads, chunks and last chunk → bytes.
 
 The last door before the wire: a value that could end a line or a head early never leaves
 (LocalProtocolError).
@@ -6,7 +6,7 @@ The last door before the wire: a value that could end a line or a head early nev
 
 from http import HTTPStatus
 
-from pyrbacproxy.http1.head import Headers, LocalProtocolError, RequestHead, Response, ResponseHead
+from pyrbacproxy.http1.head import Headers, LocalProtocolError, RequestHead, ResponseHead
 
 _STATUS_LINES = {
     (status.value, minor): b"HTTP/1.%d %d %s" % (minor, status.value, status.phrase.encode("ascii"))
@@ -14,8 +14,6 @@ _STATUS_LINES = {
     for minor in (0, 1)
 }
 GO_AHEAD = b"HTTP/1.1 100 Continue\r\n\r\n"
-_FIRST_FINAL = 200
-_BODYLESS = (204, 304)
 
 
 def request_head(head: RequestHead) -> bytes:
@@ -53,22 +51,12 @@ def last_chunk(trailers: Headers | None = None) -> bytes:
     return _head(b"0", trailers) if trailers else b"0\r\n\r\n"
 
 
-def whole(response: Response, *, date: bytes, is_head: bool, close: bool, minor: int = 1) -> bytes:
-    """A response of our own with Date, Content-Length and Connection; `date` is an IMF-fixdate.
+def own_response_head(status: int, lines: list[tuple[bytes, bytes]], *, minor: int) -> bytes:
+    """A response head in our own words: the status line has the standard phrase.
 
-    The answer to HEAD has the length but not the body. A kept HTTP/1.0 client gets `keep-alive`.
     Raises LocalProtocolError.
     """
-    lines = [*response.headers, (b"Date", date)]
-    is_bodyless = response.status < _FIRST_FINAL or response.status in _BODYLESS
-    if not is_bodyless:
-        lines.append((b"Content-Length", b"%d" % len(response.body)))
-    if close:
-        lines.append((b"Connection", b"close"))
-    elif minor == 0:
-        lines.append((b"Connection", b"keep-alive"))
-    head = _head(_STATUS_LINES[response.status, minor], lines)
-    return head if is_head or is_bodyless else head + response.body
+    return _head(_STATUS_LINES[status, minor], lines)
 
 
 def _head(start_line: bytes, lines: Headers | list[tuple[bytes, bytes]]) -> bytes:

@@ -3,7 +3,6 @@
 import re
 from typing import Final
 
-from pyrbacproxy.http1 import forwarding, framing
 from pyrbacproxy.http1.framing import Kind
 from pyrbacproxy.http1.head import (
     Headers,
@@ -16,7 +15,7 @@ from pyrbacproxy.http1.head import (
 from pyrbacproxy.http1.parser import RequestReceived, ResponseReceived, read_request
 from pyrbacproxy.http2.codec import Fields
 from pyrbacproxy.http2.limits import MalformedStreamError
-from pyrbacproxy.proxy.heads import announced_trailers, same_trailers
+from pyrbacproxy.proxy import heads
 
 # --- request head ---------------------------------------------------------------------
 #
@@ -143,36 +142,25 @@ def _connect(pseudo: dict[bytes, bytes], host: bytes | None) -> tuple[bytes, byt
 # --- response head --------------------------------------------------------------------
 # Response heads → HTTP/2 fields, for an upstream's answer and for our own.
 
-_FIRST_FINAL = 200
-_BODYLESS = (204, 304)
-
 
 def relayed_fields(received: ResponseReceived, date: bytes) -> Fields:
     """The final head of an upstream; `date` is used where it sent none. Framing is HTTP/2's own.
 
     Raises LocalProtocolError.
     """
-    head, body = received.head, received.framing
-    lines = [*forwarding.response_headers(head.headers)]
-    lines += framing.response_lines(body, head, can_chunk=False)
-    if body.kind is Kind.CHUNKED:
-        lines += announced_trailers(head.headers, same_trailers)
-    if b"date" not in head.headers:
-        lines.append((b"date", date))
-    return _fields(head.status, lines)
+    is_chunked = received.framing.kind is Kind.CHUNKED
+    lines = heads.relayed_lines(received, date=date, can_chunk=False, announces_trailers=is_chunked)
+    return _fields(received.head.status, lines)
 
 
 def interim_fields(head: ResponseHead) -> Fields:
     """A 1xx. Raises LocalProtocolError."""
-    return _fields(head.status, [*forwarding.response_headers(head.headers)])
+    return _fields(head.status, [*heads.interim_lines(head)])
 
 
 def own_fields(response: Response, date: bytes) -> Fields:
     """An answer of our own. Raises LocalProtocolError."""
-    lines = [*response.headers, (b"date", date)]
-    if response.status >= _FIRST_FINAL and response.status not in _BODYLESS:
-        lines.append((b"content-length", b"%d" % len(response.body)))
-    return _fields(response.status, lines)
+    return _fields(response.status, heads.own_lines(response, date))
 
 
 def trailer_fields(trailers: Headers) -> Fields:

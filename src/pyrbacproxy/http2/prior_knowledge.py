@@ -6,14 +6,14 @@ from typing import Protocol
 
 from pyrbacproxy.http2.frames import PREFACE
 from pyrbacproxy.model import ExchangeRecord, Failure
-from pyrbacproxy.proxy.exchange import Inner, Limits, Use
+from pyrbacproxy.proxy.exchange import ConnectionHandler, Limits, Use
 from pyrbacproxy.proxy.transport import Deadline
 
 
 class Host(Protocol):
     """What of a `client_transport.ClientTransport` is used."""
 
-    def hand_over(self, inner: Inner) -> None:
+    def set_handler(self, handler: ConnectionHandler) -> None:
         """Let this one serve from now on."""
         ...
 
@@ -23,7 +23,7 @@ class Host(Protocol):
 
 
 class PriorKnowledge:
-    """Waits for the first bytes and hands the connection over; a `sinks.Inner`.
+    """Waits for the first bytes and hands the connection over; a `ConnectionHandler`.
 
     Most clients are known by their first byte. `http1` and `http2` make what serves it then.
     """
@@ -35,8 +35,8 @@ class PriorKnowledge:
         transport: Host,
         limits: Limits,
         *,
-        http1: Callable[[], Inner],
-        http2: Callable[[], Inner],
+        http1: Callable[[], ConnectionHandler],
+        http2: Callable[[], ConnectionHandler],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._transport = transport
@@ -52,7 +52,7 @@ class PriorKnowledge:
         """Nothing was asked for yet."""
         return Use.NEW
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         """In which version is not known."""
 
     def awaiting(self) -> Iterable[ExchangeRecord]:
@@ -74,7 +74,7 @@ class PriorKnowledge:
         """The client sends no more, and has asked for nothing."""
         return False
 
-    def connection_lost(self, failure: Failure | None = None) -> None:  # noqa: ARG002 - `sinks.Inner`'s
+    def connection_lost(self, failure: Failure | None = None) -> None:  # noqa: ARG002 - `ConnectionHandler`'s
         """Closed, by whomever: nothing was asked."""
         self._deadline.cancel()
 
@@ -88,10 +88,10 @@ class PriorKnowledge:
         """Finish what has begun, then close."""
         self._become(self._http1).drain()
 
-    def _become(self, make: Callable[[], Inner]) -> Inner:
+    def _become(self, make: Callable[[], ConnectionHandler]) -> ConnectionHandler:
         self._deadline.cancel()
-        inner, begun = make(), self._begun
-        self._transport.hand_over(inner)
+        handler, begun = make(), self._begun
+        self._transport.set_handler(handler)
         if begun:
-            inner.data_received(begun)
-        return inner
+            handler.data_received(begun)
+        return handler

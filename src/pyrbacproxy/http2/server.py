@@ -32,7 +32,7 @@ from pyrbacproxy.proxy.exchange import (
     Limits,
     Piece,
     Services,
-    Side,
+    TunnelSide,
     Use,
     malformed,
     refusal,
@@ -461,7 +461,7 @@ _BLOCK_SLACK = 4096
 
 
 class Http2Connection:
-    """One client connection's streams; a `sinks.Inner`.
+    """One client connection's streams; a `ConnectionHandler`.
 
     `peer` is asked for each request. `fault` ends the connection at once (a suite of TLS that is
     too weak).
@@ -481,7 +481,7 @@ class Http2Connection:
 
     def __init__(
         self,
-        transport: Side,
+        transport: TunnelSide,
         services: Services,
         limits: Http2Limits,
         *,
@@ -511,7 +511,7 @@ class Http2Connection:
         else:
             self._fail(fault, "too weak a suite for HTTP/2")
 
-    # sinks.Inner
+    # ConnectionHandler
 
     @property
     def use(self) -> Use:
@@ -522,7 +522,7 @@ class Http2Connection:
             return Use.NEW
         return Use.BUSY if self._reader.has_begun else Use.IDLE
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         """By GOAWAY (RFC 9113 §6.8); streams opened from now on are refused."""
         self._intake.is_refusing = True
         self._engine.go_away(Code.NO_ERROR)
@@ -590,7 +590,7 @@ class Http2Connection:
         try:
             self._go_on()
         except Exception:
-            self._transport.cut()
+            self._transport.close_truncated()
             raise
 
     def _read(self, data: bytes) -> None:
@@ -613,7 +613,7 @@ class Http2Connection:
         try:
             self._settle()
         except Exception:
-            self._transport.cut()
+            self._transport.close_truncated()
             raise
 
     def _settle(self) -> None:
@@ -621,7 +621,7 @@ class Http2Connection:
             return
         self._streams.write()
         if self._is_draining and self._engine.last_stream and not self._intake.is_refusing:
-            self.say_goodbye()
+            self.announce_close()
         if not len(self._streams) and (self._intake.is_refusing or self._intake.is_over):
             self._close()
         else:
@@ -640,7 +640,7 @@ class Http2Connection:
     def _due(self) -> None:
         """The deadline has come."""
         if self._patience.waits in (Waits.IDLE, Waits.FIRST):
-            self.say_goodbye()
+            self.announce_close()
             self._close()
         else:
             self._fail(Code.PROTOCOL_ERROR, "a head that does not come")

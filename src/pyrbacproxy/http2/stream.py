@@ -13,11 +13,11 @@ from pyrbacproxy.http2.fields import interim_fields, own_fields, relayed_fields,
 from pyrbacproxy.http2.limits import Code, MalformedStreamError
 from pyrbacproxy.model import ExchangeRecord, Failure
 from pyrbacproxy.proxy.exchange import (
-    Brake,
     Ending,
     Exchange,
+    PauseReason,
     Piece,
-    Reason,
+    ReadPause,
     Released,
     ResponseProgress,
     ResponseState,
@@ -125,7 +125,7 @@ def response_to(
 
 
 class Http2Response(ResponseProgress):
-    """Writes one response to an HTTP/2 client; a `sinks.ClientResponse`. `date` is an HttpDate.
+    """Writes one response to an HTTP/2 client; a `ClientResponse`. `date` is an HttpDate.
 
     `is_head`, `is_grpc`: what was asked for.
     """
@@ -276,7 +276,7 @@ class Streams(Protocol):
 
 
 class Http2Stream:
-    """A `sinks.ClientSink` and a `response.FrameSink`.
+    """A `ClientSink` and a `FrameSink`.
 
     `exchange` is what it carries, while it lasts. `is_open`: something may still be sent on it.
     `has_answered`: a final head was. `has_whole_request`: the client has ended its sending.
@@ -284,13 +284,13 @@ class Http2Stream:
     """
 
     __slots__ = (
-        "_brake",
         "_ending",
         "_is_paused",
         "_left_bytes",
         "_loop",
         "_outbox",
         "_owed_bytes",
+        "_read_pause",
         "_services",
         "_stall",
         "_streams",
@@ -321,7 +321,7 @@ class Http2Stream:
         self._window = window
         self._loop = loop
         self.exchange: Exchange | None = None
-        self._brake = Brake()
+        self._read_pause = ReadPause()
         self._outbox = Outbox()
         # The trailers, once the body is complete.
         self._ending: Fields | None = None
@@ -368,9 +368,9 @@ class Http2Stream:
         """The stream was ended early by either side; `failure` says why, if by us."""
         self.close()
         if self.exchange is not None:
-            self.exchange.client_gone(failure)
+            self.exchange.client_lost(failure)
 
-    # sinks.ClientSink
+    # ClientSink
 
     @property
     def is_write_paused(self) -> bool:
@@ -386,13 +386,13 @@ class Http2Stream:
         """What writes the response."""
         return response_to(request, self, record, date=self._services.date)
 
-    def pause_reading(self, reason: Reason) -> None:
+    def pause_reading(self, reason: PauseReason) -> None:
         """Open the stream's window no further."""
-        self._brake.hold(reason)
+        self._read_pause.hold(reason)
 
-    def resume_reading(self, *reasons: Reason) -> None:
-        """Go on, if no other reason holds it."""
-        if self._brake.release(*reasons):
+    def resume_reading(self, *reasons: PauseReason) -> None:
+        """Go on, if nobody else holds it."""
+        if self._read_pause.release(*reasons):
             self._credit()
 
     def wake_after(self, seconds: float) -> None:
@@ -410,11 +410,11 @@ class Http2Stream:
         self.exchange = None
         if self._wake is not None:
             self._wake.cancel()
-        if ending is Ending.ABORT and self.is_open:
+        if ending is Ending.TRUNCATE and self.is_open:
             self.close()
             self._streams.reset(self.number, Code.INTERNAL_ERROR)
 
-    # response.FrameSink
+    # FrameSink
 
     def send_head(self, fields: Fields, *, ends: bool) -> None:
         """A head, interim or final; `ends`: it is the whole response."""
@@ -507,7 +507,7 @@ class Http2Stream:
 
     def _credit(self) -> None:
         """Open the window by what was taken, in large steps."""
-        is_due = 2 * self._owed_bytes >= self._window and not self._brake.reasons
+        is_due = 2 * self._owed_bytes >= self._window and not self._read_pause.reasons
         if is_due and self.is_open and not self.has_whole_request and self.exchange is not None:
             self._streams.credit(self.number, self._owed_bytes)
             self._owed_bytes = 0
@@ -520,4 +520,4 @@ class Http2Stream:
         self.close()
         self._streams.reset(self.number, Code.CANCEL)
         if self.exchange is not None:
-            self.exchange.client_gone(Failure.CLIENT_STOPPED_READING)
+            self.exchange.client_lost(Failure.CLIENT_STOPPED_READING)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyrbacproxy.http2.upstream_fields import asks_for_upgrade, request_list_bytes
+from pyrbacproxy.http2.upstream_fields import request_list_bytes
 from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy import upstream_http1
-from pyrbacproxy.proxy.connector import Connector
+from pyrbacproxy.proxy.connector import Connector, DialError, Dialler
 from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
-from pyrbacproxy.proxy.upstream_http1 import DialError, Dialler
 
 if TYPE_CHECKING:
     from pyrbacproxy.http2.upstream import UpstreamConnection
@@ -68,7 +67,7 @@ class Greeting(asyncio.Protocol):
 
 
 class Http2Connector:
-    """A `sinks.Connector`; a `Keeper` of HTTP/2 connections.
+    """A `Connector`; a `Keeper` of HTTP/2 connections.
 
     `http1` serves what HTTP/2 can't, an upgrade, and all if the upstream chooses so; without it
     HTTP/2 is known to be spoken. Must be made inside the running loop, or be given one.
@@ -96,12 +95,12 @@ class Http2Connector:
         if http1 is None and scheme:
             _connection_type()
 
-    # sinks.Connector
+    # Connector
 
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
         """Give `user` a stream or a connection, now or later; or tell that there is none."""
         http1 = self._http1
-        if asks_for_upgrade(user.upstream_head):
+        if user.upstream_head.asks_for_upgrade:
             if http1 is None:
                 user.upstream_failed(Failure.NO_UPGRADE)
             else:
@@ -113,11 +112,11 @@ class Http2Connector:
         else:
             self._find(user, is_fresh=is_fresh)
 
-    def withdraw(self, user: UpstreamUser) -> None:
+    def cancel(self, user: UpstreamUser) -> None:
         """It waits no more; who waits next gets what was dialled for it."""
         self._waiting.pop(user, None)
         if self._http1 is not None:
-            self._http1.withdraw(user)
+            self._http1.cancel(user)
 
     def warm(self) -> None:
         """Have a connection ready; if it fails, the exchange that needs one will tell."""
@@ -202,7 +201,7 @@ class Http2Connector:
             if self._http1 is None or chose_http2(transport):
                 made.append(_connection_type()(self, partial(_settle, answer)))
             else:
-                made.append(upstream_http1.UpstreamConnection(self._http1))
+                made.append(upstream_http1.UpstreamConnection(self._http1.pool))
             return made[0]
 
         try:
@@ -256,7 +255,7 @@ class Http2Connector:
         elif connection.is_open and self._http1 is not None:
             # It may be closed when it is wanted, as one that served before.
             connection.is_reused = True
-            self._http1.take_back(connection)
+            self._http1.pool.check_in(connection)
 
     def _fail(self, error: DialError) -> None:
         """Tell those whom this dial was for."""
@@ -267,7 +266,7 @@ class Http2Connector:
 
 
 def _give(connection: "UpstreamConnection", user: UpstreamUser) -> None:
-    if connection.takes(request_list_bytes(user.upstream_head)):
+    if connection.takes(request_list_bytes(user.upstream_head.raw)):
         user.upstream_ready(connection.stream())
     else:
         user.upstream_failed(Failure.HEAD_TOO_LARGE)

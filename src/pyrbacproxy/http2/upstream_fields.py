@@ -14,7 +14,6 @@ from pyrbacproxy.http1.parser import InterimReceived, ResponseReceived, read_res
 
 Field: TypeAlias = tuple[bytes, bytes]
 
-_UPGRADE = b"\r\nConnection: Upgrade\r\n"
 # RFC 9113 §8.2.2: they speak of one connection of HTTP/1.1, and one of them frames a body.
 _OF_CONNECTION = frozenset(
     (b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade")
@@ -28,11 +27,6 @@ _CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _SWITCHING_PROTOCOLS = b"101"
 _BODYLESS = (b"204", b"304")
 _PHRASES = {b"%d" % status.value: status.phrase.encode() for status in HTTPStatus}
-
-
-def asks_for_upgrade(head: bytes) -> bool:
-    """Whether a request head, as we write it, asks for what HTTP/2 doesn't have."""
-    return _UPGRADE in head
 
 
 def request_fields(head: bytes, scheme: bytes) -> list[Field]:

@@ -156,7 +156,7 @@ class Metrics:
         """An answer was used past its time; `kind` is the review's."""
         self.stale_reviews[kind] += 1
 
-    def shook_hands(self, version: str, failure: str) -> None:
+    def observe_handshake(self, version: str, failure: str) -> None:
         """A TLS handshake with a client is over: a version, or a failure, else ""."""
         if failure:
             self.handshake_failures[failure] += 1

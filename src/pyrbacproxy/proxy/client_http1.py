@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from pyrbacproxy.http1 import forwarding, writer
+from pyrbacproxy.http1 import writer
 from pyrbacproxy.http1.head import Headers, RemoteProtocolError, RequestHead, Response, ResponseHead
 from pyrbacproxy.http1.parser import (
     END,
@@ -16,26 +16,26 @@ from pyrbacproxy.http1.parser import (
     Trailers,
 )
 from pyrbacproxy.model import ExchangeRecord, Failure, Peer
+from pyrbacproxy.proxy import heads
 from pyrbacproxy.proxy.decisions import Decisions
 from pyrbacproxy.proxy.exchange import (
-    Brake,
     ByteSink,
     ClientSink,
     Ending,
     Exchange,
     Limits,
+    PauseReason,
     Piece,
-    Reason,
+    ReadPause,
     Released,
     ResponseProgress,
     ResponseState,
     Services,
-    Side,
+    TunnelSide,
     Use,
     malformed,
     refusal,
 )
-from pyrbacproxy.proxy.heads import relayed_trailers, same_trailers
 from pyrbacproxy.proxy.transport import Deadline
 
 # --- half closed ----------------------------------------------------------------------
@@ -91,7 +91,7 @@ class HalfClosed:
             return
         sent = exchange.record.sent_bytes
         if sent == self._sent_bytes and not self._client.is_write_paused:
-            exchange.client_gone()
+            exchange.client_lost()
             return
         self._sent_bytes = sent
         self._client.wake_after(self._limits.half_closed_rest_seconds)
@@ -105,7 +105,7 @@ class HalfClosed:
             self._client.wake_after(self._probe_seconds)
             self._probe_seconds *= 2
         elif self._is_blind:
-            self._exchange.client_gone()
+            self._exchange.client_lost()
         else:
             self._is_blind = True
             self._client.wake_after(self._limits.half_closed_blind_seconds)
@@ -127,8 +127,8 @@ _RELAYING = ResponseState.RELAYING
 _DONE = ResponseState.DONE
 
 
-class ResponseSide(ResponseProgress):
-    """Writes one response to an HTTP/1 client; a `sinks.ClientResponse`."""
+class Http1Response(ResponseProgress):
+    """Writes one response to an HTTP/1 client; a `ClientResponse`."""
 
     __slots__ = (
         "_client",
@@ -165,11 +165,11 @@ class ResponseSide(ResponseProgress):
         if not self._is_head:
             self._record.sent_bytes = len(response.body)
         self._client.write(
-            writer.whole(
+            heads.own_response(
                 response,
                 date=self._services.date(),
                 is_head=self._is_head,
-                close=closes,
+                closes=closes,
                 minor=self._minor,
             )
         )
@@ -186,9 +186,7 @@ class ResponseSide(ResponseProgress):
         if head.status == _CONTINUE:
             self.go_ahead()
         elif self._minor:
-            headers = forwarding.response_headers(head.headers)
-            interim = ResponseHead(head.status, head.reason, headers)
-            self._client.write(writer.response_head(interim))
+            self._client.write(heads.interim(head))
 
     def head(self, received: ResponseReceived, *, closes: bool) -> bool:
         """Begin the final response; true if only the connection's end can end its body."""
@@ -216,7 +214,7 @@ class ResponseSide(ResponseProgress):
 
     def trailers(self, trailers: Headers) -> None:
         """What follows the upstream's chunked body."""
-        self._trailers = relayed_trailers(trailers, same_trailers)
+        self._trailers = heads.relayed_trailers(trailers, heads.same_trailers)
 
     def ended(self) -> None:
         """The response is complete."""
@@ -311,7 +309,7 @@ class RequestQueue:
                 self._events.append(self._parser.fault)
 
 
-# --- persistence ----------------------------------------------------------------------
+# --- timeouts ----------------------------------------------------------------------
 #
 # How long a client's HTTP/1 connection goes on, and how it ends (RFC 9112 §9.3, §9.6).
 #
@@ -319,7 +317,7 @@ class RequestQueue:
 # word, each thing that is waited for has one time in `Limits`.
 
 
-class Persistence:
+class ConnectionTimeouts:
     """Ends the connection that `transport` is; `due` is told when a time is over, whosesoever.
 
     `is_open`: requests are taken. `has_served`: one was. `has_ended`: the client sends no
@@ -340,7 +338,7 @@ class Persistence:
 
     def __init__(
         self,
-        transport: Side,
+        transport: TunnelSide,
         queue: RequestQueue,
         limits: Limits,
         *,
@@ -407,12 +405,12 @@ class Persistence:
         self._deadline.clear()
         self._transport.linger()
 
-    def cut(self) -> None:
+    def close_truncated(self) -> None:
         """The client is to see that the end is missing."""
         self.is_open = False
-        self._transport.cut()
+        self._transport.close_truncated()
 
-    def let_go(self) -> None:
+    def stop(self) -> None:
         """The connection is lost, or released to another owner."""
         self.is_open = False
         self._deadline.cancel()
@@ -425,34 +423,34 @@ class Persistence:
 # the next read is there by then.
 _TURN = 32
 # As in `request_side`.
-_ABORT = Ending.ABORT
+_TRUNCATE = Ending.TRUNCATE
 _KEEP_ALIVE = Ending.KEEP_ALIVE
 
 
-class Downstream:
-    """One client connection's exchanges; a `sinks.Inner` and a `sinks.ClientSink`.
+class Http1Connection:
+    """One client connection's exchanges; a `ConnectionHandler` and a `ClientSink`.
 
     `peer` is asked for each request (`PeerSource`, or a constant without TLS).
     """
 
     __slots__ = (
-        "_brake",
         "_decisions",
         "_exchange",
         "_half_closed",
         "_is_advancing",
         "_loop",
         "_peer",
-        "_persistence",
         "_queue",
+        "_read_pause",
         "_services",
+        "_timeouts",
         "_transport",
         "is_write_paused",
     )
 
     def __init__(
         self,
-        transport: Side,
+        transport: TunnelSide,
         services: Services,
         *,
         peer: Callable[[], Peer],
@@ -463,28 +461,28 @@ class Downstream:
         self._peer = peer
         self._loop = loop
         self._queue = RequestQueue(max_head_bytes=services.limits.max_header_bytes)
-        self._persistence = Persistence(
+        self._timeouts = ConnectionTimeouts(
             transport, self._queue, services.limits, loop=loop, due=self._due
         )
         self._exchange: Exchange | None = None
         self._decisions = Decisions(services, self)
         self._half_closed: HalfClosed | None = None
-        self._brake = Brake()
+        self._read_pause = ReadPause()
         self._is_advancing = False
         self.is_write_paused = False
 
-    # sinks.Inner
+    # ConnectionHandler
 
     @property
     def use(self) -> Use:
         """What the connection is used for."""
-        if self._exchange is not None or self._queue or not self._persistence.is_open:
+        if self._exchange is not None or self._queue or not self._timeouts.is_open:
             return Use.BUSY
-        if not self._persistence.has_served:
+        if not self._timeouts.has_served:
             return Use.NEW
         return Use.IDLE if self._queue.is_idle and not self.is_write_paused else Use.BUSY
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         """HTTP/1.1 has no word for it outside an answer."""
 
     def awaiting(self) -> Iterable[ExchangeRecord]:
@@ -494,7 +492,7 @@ class Downstream:
 
     def data_received(self, data: bytes) -> None:
         """Some plaintext."""
-        if not self._persistence.is_open:
+        if not self._timeouts.is_open:
             return
         if self._exchange is None and self._queue.is_idle and not self.is_write_paused:
             known = self._decisions.recall(data, self._peer())
@@ -506,26 +504,26 @@ class Downstream:
         is_current = self._queue.feed(data)
         self._advance()
         if self._queue or not (is_current or self._exchange is None):
-            self.pause_reading(Reason.QUEUE)
+            self.pause_reading(PauseReason.QUEUE)
 
     def eof_received(self) -> bool:
         """The client sends no more; true keeps the other direction open."""
-        self._persistence.has_ended = True
+        self._timeouts.has_ended = True
         exchange = self._exchange
-        if exchange is None or not self._persistence.is_open:
-            return self._persistence.is_open and self._queue.has_more
+        if exchange is None or not self._timeouts.is_open:
+            return self._timeouts.is_open and self._queue.has_more
         if not exchange.request_side.is_ended:
-            exchange.request_cut_short()
+            exchange.request_truncated()
             if exchange is not self._exchange:
-                return self._persistence.is_open
+                return self._timeouts.is_open
         self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
         return True
 
     def connection_lost(self, failure: Failure | None = None) -> None:
         """Closed, by whomever; `failure`: by us, for this reason."""
-        self._persistence.let_go()
+        self._timeouts.stop()
         if self._exchange is not None:
-            self._exchange.client_gone(failure)
+            self._exchange.client_lost(failure)
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
@@ -542,80 +540,80 @@ class Downstream:
 
     def drain(self) -> None:
         """Finish what is running, then close."""
-        self._persistence.is_draining = True
+        self._timeouts.is_draining = True
         self._advance()
 
-    # sinks.ClientSink
+    # ClientSink
 
     @property
     def must_close(self) -> bool:
         """Whether the connection ends with this exchange."""
-        return self._persistence.is_last
+        return self._timeouts.is_last
 
-    def response_side(self, record: ExchangeRecord, request: RequestHead) -> ResponseSide:
+    def response_side(self, record: ExchangeRecord, request: RequestHead) -> Http1Response:
         """What writes the response."""
-        return ResponseSide(self._services, self._transport, record, request)
+        return Http1Response(self._services, self._transport, record, request)
 
-    def pause_reading(self, reason: Reason) -> None:
+    def pause_reading(self, reason: PauseReason) -> None:
         """Stop handing over body bytes."""
-        if self._brake.hold(reason):
+        if self._read_pause.hold(reason):
             self._transport.pause_reading()
 
-    def resume_reading(self, *reasons: Reason) -> None:
+    def resume_reading(self, *reasons: PauseReason) -> None:
         """Go on, if no other reason holds it."""
-        if self._brake.release(*reasons):
+        if self._read_pause.release(*reasons):
             self._transport.resume_reading()
 
     def wake_after(self, seconds: float) -> None:
         """Wake the exchange after so many seconds."""
-        self._persistence.wake_after(seconds)
+        self._timeouts.wake_after(seconds)
 
     def release(self) -> Released:
         """Let go of the connection; HTTP is over on it."""
         self._exchange = self._half_closed = None
-        self._persistence.let_go()
-        self.resume_reading(*self._brake.reasons)
-        rest, has_ended = self._queue.take_rest(), self._persistence.has_ended
+        self._timeouts.stop()
+        self.resume_reading(*self._read_pause.reasons)
+        rest, has_ended = self._queue.take_rest(), self._timeouts.has_ended
         return Released(self._transport, rest, has_ended, self.is_write_paused)
 
     def finished(self, ending: Ending) -> None:
         """The exchange is over: the next one, or the end."""
         exchange, self._exchange = self._exchange, None
         self._half_closed = None
-        if is_held := bool(self._brake.reasons):
-            self.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
-        if ending is _ABORT:
-            self._persistence.cut()
-        elif ending is _KEEP_ALIVE and not self._persistence.is_last:
+        if is_held := bool(self._read_pause.reasons):
+            self.resume_reading(PauseReason.BODY_WAITS, PauseReason.UPSTREAM_FULL)
+        if ending is _TRUNCATE:
+            self._timeouts.close_truncated()
+        elif ending is _KEEP_ALIVE and not self._timeouts.is_last:
             if not is_held and self._queue.is_idle:
                 # As `_advance` would, with less looking around: the usual case.
-                self._persistence.idle()
+                self._timeouts.idle()
             else:
                 self._advance()
         elif exchange is not None and exchange.request_side.is_ended and not self._queue.has_more:
-            self._persistence.close()
+            self._timeouts.close()
         else:
-            self._persistence.linger()
+            self._timeouts.linger()
 
     # The queue
 
     def _advance(self) -> None:
         """Work the queue off as far as it goes; a loop, for a refusal may be answered in it."""
-        if self._is_advancing or not self._persistence.is_open:
+        if self._is_advancing or not self._timeouts.is_open:
             return
         self._is_advancing = True
         left = _TURN
         try:
-            while self._persistence.is_open and self._is_next_due():
+            while self._timeouts.is_open and self._is_next_due():
                 left -= self._exchange is None
                 if left < 0:
-                    self.pause_reading(Reason.QUEUE)
+                    self.pause_reading(PauseReason.QUEUE)
                     self._loop.call_soon(self._advance_later)
                     return
                 self._take(self._queue.take())
         finally:
             self._is_advancing = False
-        if self._persistence.is_open:
+        if self._timeouts.is_open:
             self._settle()
 
     def _advance_later(self) -> None:
@@ -623,7 +621,7 @@ class Downstream:
         try:
             self._advance()
         except Exception:
-            self._transport.cut()
+            self._transport.close_truncated()
             raise
 
     def _is_next_due(self) -> bool:
@@ -644,40 +642,40 @@ class Downstream:
             if exchange is None:
                 self._refuse(event)
             else:
-                exchange.request_broken(event.status)
+                exchange.request_malformed(event.status)
         elif exchange is not None:
             _tell_rest(exchange, event)
 
     def _settle(self) -> None:
         """The queue stands still: read on, and wait for what is missing."""
         if not self._queue:
-            self.resume_reading(Reason.QUEUE)
+            self.resume_reading(PauseReason.QUEUE)
         if self._exchange is None:
-            self._persistence.wait()
-        elif self._persistence.has_ended and not self._exchange.request_side.is_ended:
-            self._exchange.request_cut_short()
+            self._timeouts.wait()
+        elif self._timeouts.has_ended and not self._exchange.request_side.is_ended:
+            self._exchange.request_truncated()
 
     def _begin(self, exchange: Exchange) -> None:
-        self._persistence.begin()
+        self._timeouts.begin()
         self._exchange = exchange
-        if self._persistence.has_ended:
+        if self._timeouts.has_ended:
             self._half_closed = HalfClosed(exchange, self, self._transport, self._services.limits)
 
     def _refuse(self, fault: RemoteProtocolError) -> None:
         """Answer a malformed head; nothing after it is served."""
         services, answer = self._services, refusal(fault.status)
-        whole = writer.whole(answer, date=services.date(), is_head=False, close=True)
-        self._transport.write(whole)
+        date = services.date()
+        self._transport.write(heads.own_response(answer, date=date, is_head=False, closes=True))
         record = malformed(self._peer().address, fault.status, services.clock(), fault)
         record.sent_bytes = len(answer.body)
         services.observe(record)
-        self._persistence.linger()
+        self._timeouts.linger()
 
     def _due(self) -> None:
         """A time is over: the exchange's, or ours."""
         waker = self._half_closed or self._exchange
         if waker is None:
-            self._persistence.close()
+            self._timeouts.close()
         else:
             waker.woken()
 

@@ -1,63 +1,23 @@
-"""Finds HTTP/1.1 connections to the upstream: dials new ones, keeps idle ones."""
+"""Connections to the upstream: where it is, how it is dialled, and which connection serves next.
+
+An exchange asks the connector and gets an idle HTTP/1.1 connection at once, a new one when the dial
+is done, or a `Failure`. A dial belongs to the exchange that it was begun for, and is cancelled with
+it; a connection that comes too late for its exchange is kept for the next one.
+"""
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Generic, TypeVar
 
+from pyrbacproxy import dialing
 from pyrbacproxy.egress import ProxyAddress
-from pyrbacproxy.http1.parser import KnownResponses, ResponseReceived
 from pyrbacproxy.model import Failure
 from pyrbacproxy.proxy.exchange import Limits, UpstreamUser
 from pyrbacproxy.proxy.heads import Destination
-from pyrbacproxy.proxy.upstream_http1 import DialError, Dialler, UpstreamConnection
+from pyrbacproxy.proxy.upstream_http1 import UpstreamConnection, UpstreamPool
 from pyrbacproxy.values import Frozen
-
-# --- pool -----------------------------------------------------------------------------
-#
-# Idle upstream connections: check out, check in, what to close. Books only.
-#
-# The newest idle connection is taken first: it is the least likely to have been closed by the
-# upstream meanwhile, and the older ones age until their idle time is over.
-
-C = TypeVar("C")
-
-
-class Pool(Generic[C]):
-    """At most `max_idle` connections that wait for an exchange, oldest first."""
-
-    __slots__ = ("_idle", "_max_idle")
-
-    def __init__(self, max_idle: int) -> None:
-        self._idle: list[C] = []
-        self._max_idle = max_idle
-
-    def __len__(self) -> int:
-        return len(self._idle)
-
-    def check_out(self) -> C | None:
-        """The connection used last, now the caller's; None when none is idle."""
-        return self._idle.pop() if self._idle else None
-
-    def check_in(self, connection: C) -> C | None:
-        """Take a connection back; the one returned, if any, has no place and must be closed."""
-        self._idle.append(connection)
-        return self._idle.pop(0) if len(self._idle) > self._max_idle else None
-
-    def discard(self, connection: C) -> None:
-        """Forget a connection that is closed; one that is not idle is no fault."""
-        if connection in self._idle:
-            self._idle.remove(connection)
-
-    def clear(self) -> list[C]:
-        """Forget all; they must be closed."""
-        idle, self._idle = self._idle, []
-        return idle
-
-
-# --- upstream -------------------------------------------------------------------------
-# Where requests go, and the connector: HTTP/1.1 connections on demand, over the pool.
 
 # What stands in the head to a unix socket for a client that named no host.
 _LOCAL = b"localhost"
@@ -115,26 +75,11 @@ def destination(settings: UpstreamSettings) -> Destination:
     )
 
 
-def dialler(
-    settings: UpstreamSettings, limits: Limits, context: Callable[[], ssl.SSLContext] | None = None
-) -> Dialler:
-    """What dials there. `context` gives the TLS context whenever it is needed (it may change)."""
-    return Dialler(
-        limits,
-        is_tls=settings.is_tls,
-        host=settings.host,
-        port=settings.port,
-        proxy=settings.proxy,
-        socket_path=settings.socket_path,
-        context=context,
-    )
-
-
 class Connector:
-    """Upstream connections on demand, kept alive between exchanges.
+    """Upstream connections on demand, kept alive between exchanges; an `exchange.Connector`.
 
-    `context` is as for `dialler`. `sinks.Connector` is what exchanges see of it. Must be made
-    inside the running loop, or be given one.
+    `context` is as for `dialler`; `pool` has the idle ones. Must be made inside the running loop,
+    or be given one.
     """
 
     def __init__(
@@ -145,25 +90,21 @@ class Connector:
         context: Callable[[], ssl.SSLContext] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self.limits = limits
-        self.loop = loop or asyncio.get_running_loop()
-        self.known_responses: KnownResponses = {}
-        self._last_received: ResponseReceived | None = None
-        self._is_last_persistent = False
+        self._loop = loop or asyncio.get_running_loop()
         self._settings = settings
         self._dialler = dialler(settings, limits, context)
-        self._pool: Pool[UpstreamConnection] = Pool(limits.max_idle_upstreams)
+        self.pool = UpstreamPool(limits, self._loop)
         self._dials: set[asyncio.Task[None]] = set()
         self._dialled_for: dict[UpstreamUser, asyncio.Task[None]] = {}
 
     @property
     def has_idle(self) -> bool:
         """Whether a connection waits for an exchange."""
-        return len(self._pool) > 0
+        return len(self.pool) > 0
 
     def connect(self, user: UpstreamUser, *, is_fresh: bool) -> None:
-        """Give `user` an idle connection now, or a new one later; or tell that there is none."""
-        connection = None if is_fresh else self._pool.check_out()
+        """Give `user` an idle connection now or a new one later, or the failure to get one."""
+        connection = None if is_fresh else self.pool.check_out()
         if connection is not None:
             user.upstream_ready(connection)
         elif not self._settings.scheme:
@@ -171,7 +112,7 @@ class Connector:
         else:
             self._dialled_for[user] = self._begin(self._dial(user))
 
-    def withdraw(self, user: UpstreamUser) -> None:
+    def cancel(self, user: UpstreamUser) -> None:
         """End the dial for an exchange that is over.
 
         Dials live for half a minute, each with a descriptor: a client that resets its streams
@@ -186,65 +127,158 @@ class Connector:
         if self._settings.scheme and not self.has_idle:
             self._begin(self._dial_ahead())
 
-    def is_persistent(self, received: ResponseReceived) -> bool:
-        """Whether the upstream keeps its connection; looked up once for a head that repeats."""
-        if received is not self._last_received:
-            self._last_received = received
-            self._is_last_persistent = received.head.is_persistent
-        return self._is_last_persistent
-
-    def take_back(self, connection: UpstreamConnection) -> None:
-        """Keep a connection for the next exchange, or close one if there are too many."""
-        connection.rest(self.limits.upstream_idle_seconds)
-        surplus = self._pool.check_in(connection)
-        if surplus is not None:
-            surplus.close()
-
-    def forget(self, connection: UpstreamConnection) -> None:
-        """A connection is closing."""
-        self._pool.discard(connection)
-
     async def close(self) -> None:
         """End dials and idle connections; those in use belong to their exchanges."""
         for task in tuple(self._dials):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        for connection in self._pool.clear():
-            connection.close()
+        self.pool.close()
 
     def _begin(self, dial: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = self.loop.create_task(dial)
+        task = self._loop.create_task(dial)
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
         return task
 
     async def _dial_ahead(self) -> None:
-        connection = UpstreamConnection(self)
+        connection = UpstreamConnection(self.pool)
         # It may be closed when it is wanted, as one that served before.
         connection.is_reused = True
         with contextlib.suppress(DialError):
             await self._dialler.dial(connection)
             if connection.is_open:
-                self.take_back(connection)
+                self.pool.check_in(connection)
 
     async def _dial(self, user: UpstreamUser) -> None:
-        connection = UpstreamConnection(self)
+        connection = UpstreamConnection(self.pool)
         try:
             await self._dialler.dial(connection)
         except DialError as error:
-            self._tell_failure(user, error.failure, error.cause)
+            self._report_failure(user, error.failure, error.cause)
         except Exception as error:  # noqa: BLE001 - the exchange would wait for ever
-            self.loop.call_exception_handler({"message": "a dial", "exception": error})
-            self._tell_failure(user, Failure.NO_UPSTREAM)
+            self._loop.call_exception_handler({"message": "a dial", "exception": error})
+            self._report_failure(user, Failure.NO_UPSTREAM)
         else:
             self._dialled_for.pop(user, None)
             if user.wants_upstream:
                 user.upstream_ready(connection)
             elif connection.is_open:
-                self.take_back(connection)
+                self.pool.check_in(connection)
 
-    def _tell_failure(self, user: UpstreamUser, failure: Failure, cause: str = "") -> None:
+    def _report_failure(self, user: UpstreamUser, failure: Failure, cause: str = "") -> None:
         self._dialled_for.pop(user, None)
         if user.wants_upstream:
             user.upstream_failed(failure, cause)
+
+
+# --- dialling -------------------------------------------------------------------------
+
+
+class Dialler:
+    """Dials one address, or the unix socket at `socket_path`.
+
+    `context` gives the TLS context of the moment.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        is_tls: bool,
+        host: str,
+        port: int,
+        proxy: ProxyAddress | None,
+        context: Callable[[], ssl.SSLContext] | None,
+        socket_path: str = "",
+    ) -> None:
+        self._limits = limits
+        self._is_tls = is_tls
+        self._socket_path = socket_path
+        self._route = dialing.Route(host, port, proxy)
+        self._lookup = dialing.lookup_of(self._route)
+        self._context = context
+
+    @property
+    def address(self) -> str:
+        """What is dialled, for the log."""
+        host = f"[{self._route.host}]" if ":" in self._route.host else self._route.host
+        return self._socket_path or f"{host}:{self._route.port}"
+
+    async def dial(self, protocol: asyncio.Protocol) -> None:
+        """Connect `protocol`. Raises DialError."""
+        try:
+            async with asyncio.timeout(self._limits.connect_seconds):
+                await self._dial(protocol)
+        except TimeoutError:
+            raise self.too_late() from None
+        except (OSError, UnicodeError) as error:
+            words = dialing.in_words(error, "the upstream")
+            raise self.failed(_failure(error), words) from error
+
+    def failed(self, failure: Failure, words: str) -> "DialError":
+        """The error that says so of this address, and of the proxy on the way."""
+        proxy = self._route.proxy
+        through = f" through the egress proxy {proxy.host}:{proxy.port}" if proxy else ""
+        return DialError(failure, f"{self.address}{through}: {words}")
+
+    def too_late(self) -> "DialError":
+        """The error of a dial that took too long."""
+        seconds = self._limits.connect_seconds
+        return self.failed(Failure.CONNECT_TIMEOUT, f"no connection within {seconds:g} s")
+
+    async def _dial(self, protocol: asyncio.Protocol) -> None:
+        if self._socket_path:
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: protocol, self._socket_path)
+            return
+        context = self._context() if self._is_tls and self._context is not None else None
+        if self._is_tls and context is None:
+            raise OSError("no TLS context for an https upstream")
+        await self._lookup.works()
+        await dialing.dial(
+            self._route,
+            protocol,
+            context=context,
+            handshake_seconds=self._limits.upstream_handshake_seconds,
+        )
+
+
+def dialler(
+    settings: UpstreamSettings, limits: Limits, context: Callable[[], ssl.SSLContext] | None = None
+) -> Dialler:
+    """What dials the upstream of these settings; `context` is as for `Dialler`."""
+    return Dialler(
+        limits,
+        is_tls=settings.is_tls,
+        host=settings.host,
+        port=settings.port,
+        proxy=settings.proxy,
+        socket_path=settings.socket_path,
+        context=context,
+    )
+
+
+class DialError(OSError):
+    """There is no connection to the upstream; `cause` is its address and what happened."""
+
+    def __init__(self, failure: Failure, cause: str) -> None:
+        super().__init__(cause)
+        self.failure = failure
+        self.cause = cause
+
+
+_FAILURES = (
+    (ssl.SSLCertVerificationError, Failure.NOT_TRUSTED),
+    (ssl.SSLError, Failure.TLS_FAILED),
+    ((socket.gaierror, UnicodeError), Failure.NAME_NOT_FOUND),
+    (dialing.TunnelRefusedError, Failure.TUNNEL_REFUSED),
+    (ConnectionRefusedError, Failure.REFUSED),
+)
+
+
+def _failure(error: OSError | UnicodeError) -> Failure:
+    for kinds, failure in _FAILURES:
+        if isinstance(error, kinds):
+            return failure
+    return Failure.NO_CONNECTION

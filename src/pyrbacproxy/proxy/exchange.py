@@ -16,6 +16,7 @@ from pyrbacproxy.model import Decided, ExchangeRecord, Failure, Note, Outcome, P
 from pyrbacproxy.proxy.heads import (
     NO_LINES,
     Heads,
+    UpstreamHead,
     announced_trailers,
     relayed_trailers,
     same_trailers,
@@ -77,7 +78,7 @@ class Limits(Frozen):
 # same side cannot release each other's hold.
 
 
-class Reason(Enum):
+class PauseReason(Enum):
     """Why a side is not read."""
 
     BODY_WAITS = auto()  # body bytes are here, but no upstream to give them to yet
@@ -85,21 +86,21 @@ class Reason(Enum):
     QUEUE = auto()  # pipelined requests wait for their turn
 
 
-class Brake:
+class ReadPause:
     """The `reasons` that hold one side."""
 
     __slots__ = ("reasons",)
 
     def __init__(self) -> None:
-        self.reasons: frozenset[Reason] = frozenset()
+        self.reasons: frozenset[PauseReason] = frozenset()
 
-    def hold(self, reason: Reason) -> bool:
+    def hold(self, reason: PauseReason) -> bool:
         """Add a reason; true when it is the first, so that reading must pause now."""
         is_first = not self.reasons
         self.reasons |= {reason}
         return is_first
 
-    def release(self, *reasons: Reason) -> bool:
+    def release(self, *reasons: PauseReason) -> bool:
         """Remove reasons; true when none is left but one was, so that reading may go on now."""
         if not self.reasons:
             return False
@@ -162,7 +163,7 @@ class Ending(Enum):
 
     KEEP_ALIVE = auto()
     CLOSE = auto()
-    ABORT = auto()  # flush, then end it so that the client sees a truncated response
+    TRUNCATE = auto()  # flush, then end it so that the client sees a truncated response
 
 
 class ByteSink(Protocol):
@@ -181,7 +182,7 @@ class Use(Enum):
     BUSY = auto()
 
 
-class Inner(Protocol):
+class ConnectionHandler(Protocol):
     """Who serves a connection, its TLS taken off."""
 
     @property
@@ -189,7 +190,7 @@ class Inner(Protocol):
         """What the connection is used for."""
         ...
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         """A connection that is not busy is about to be closed: say so if the protocol can."""
         ...
 
@@ -222,10 +223,10 @@ class Inner(Protocol):
         ...
 
 
-class Side(Protocol):
+class TunnelSide(Protocol):
     """A connection without HTTP on it: one side of a tunnel."""
 
-    def serve(self, user: Inner) -> None:
+    def serve(self, user: ConnectionHandler) -> None:
         """Tell `user` what comes from now on."""
         ...
 
@@ -253,7 +254,7 @@ class Side(Protocol):
         """End the sending, discard what still comes for a while, then close."""
         ...
 
-    def cut(self) -> None:
+    def close_truncated(self) -> None:
         """Close so that the end is seen to be missing."""
         ...
 
@@ -265,7 +266,7 @@ class Released(Frozen):
     over its mark (`is_write_paused`) will say when it is low again.
     """
 
-    side: Side
+    side: TunnelSide
     waiting: bytes = b""
     has_ended: bool = False
     is_write_paused: bool = False
@@ -291,11 +292,11 @@ class ClientSink(Protocol):
         """What writes the response, as this client's version of HTTP has it."""
         ...
 
-    def pause_reading(self, reason: Reason) -> None:
+    def pause_reading(self, reason: PauseReason) -> None:
         """Stop handing over body bytes."""
         ...
 
-    def resume_reading(self, *reasons: Reason) -> None:
+    def resume_reading(self, *reasons: PauseReason) -> None:
         """Go on, if no other reason holds it."""
         ...
 
@@ -420,8 +421,8 @@ class UpstreamUser(Protocol):
     hands by then.
     """
 
-    upstream_head: bytes
-    """What `UpstreamSink.begin` will be given: it may ask for what not every upstream has."""
+    upstream_head: UpstreamHead
+    """The head whose bytes `UpstreamSink.begin` gets; not every upstream can take an upgrade."""
 
     @property
     def is_request_ended(self) -> bool:
@@ -478,7 +479,7 @@ class Connector(Protocol):
         """Call `upstream_ready` or `upstream_failed`, now or later; `is_fresh`: no idle one."""
         ...
 
-    def withdraw(self, user: UpstreamUser) -> None:
+    def cancel(self, user: UpstreamUser) -> None:
         """It waits no more: it gets no event, and no dial goes on for it alone."""
         ...
 
@@ -495,7 +496,6 @@ class Connector(Protocol):
 # A longer head is no usual one.
 _MAX_HEAD_BYTES = 8192
 _MAX_KEPT = 256
-_CREDENTIAL_LINES = (b"\r\nauthorization:", b"\r\ncookie:")
 
 
 class Question(Frozen):
@@ -512,7 +512,7 @@ class Remembered(Frozen):
     question: Question
     usable_until: float
     decided: Decided
-    upstream_head: bytes
+    upstream_head: UpstreamHead
     keeps_alive: bool
 
 
@@ -551,8 +551,7 @@ class DecisionMemory:
         raw = received.raw
         if len(raw) > _MAX_HEAD_BYTES or received.framing.has_body or received.may_switch:
             return
-        lowered = decision.upstream_head.lower()
-        if any(line in lowered for line in _CREDENTIAL_LINES):
+        if decision.upstream_head.carries_credential:
             return
         if len(self._kept) >= _MAX_KEPT:
             del self._kept[next(iter(self._kept))]
@@ -646,14 +645,16 @@ def malformed(
 
 
 class TunnelEnd:
-    """What comes from `side` goes to `other`; a `sinks.Inner`.
+    """What comes from `side` goes to `other`; a `ConnectionHandler`.
 
     `lost` says in the record that this side was lost.
     """
 
     __slots__ = ("_tunnel", "carried_bytes", "has_ended", "lost", "other", "side")
 
-    def __init__(self, tunnel: "Tunnel", side: Side, other: Side, lost: Failure) -> None:
+    def __init__(
+        self, tunnel: "Tunnel", side: TunnelSide, other: TunnelSide, lost: Failure
+    ) -> None:
         self._tunnel = tunnel
         self.side = side
         self.other = other
@@ -675,7 +676,7 @@ class TunnelEnd:
         """A tunnel is never idle: what its protocol waits for is not known."""
         return Use.BUSY
 
-    def say_goodbye(self) -> None:
+    def announce_close(self) -> None:
         """What the protocol's word for it would be is not known."""
 
     def awaiting(self) -> Iterable[ExchangeRecord]:
@@ -715,7 +716,7 @@ class Tunnel:
     __slots__ = ("_client", "_record", "_services", "_upstream", "is_over")
 
     def __init__(
-        self, services: Services, record: ExchangeRecord, client: Side, upstream: Side
+        self, services: Services, record: ExchangeRecord, client: TunnelSide, upstream: TunnelSide
     ) -> None:
         self._services = services
         self._record = record
@@ -750,7 +751,7 @@ class Tunnel:
             # It may still be sending, and must not lose what it was sent by a reset.
             lost.other.linger()
         else:
-            lost.other.cut()
+            lost.other.close_truncated()
 
     def _end(self, failure: Failure | None) -> None:
         self.is_over = True
@@ -892,7 +893,7 @@ class RequestSide:
         """
         return self.is_passed_on and is_agreed_upgrade(self.head, switch)
 
-    def upstream_head(self, head: RequestHead) -> bytes:
+    def upstream_head(self, head: RequestHead) -> UpstreamHead:
         """The head towards the upstream; `head` is finished but for framing.
 
         Raises LocalProtocolError.
@@ -907,7 +908,7 @@ class RequestSide:
         self.upstream = upstream
         if self._waiting or self._is_end_waiting:
             self._pass_on(upstream)
-            self._client.resume_reading(Reason.BODY_WAITS)
+            self._client.resume_reading(PauseReason.BODY_WAITS)
         if self.state is _RECEIVING:
             self._client.wake_after(self._services.limits.idle_seconds)
 
@@ -926,7 +927,7 @@ class RequestSide:
     def hold(self) -> None:
         """The upstream takes no more for now."""
         self._is_held = True
-        self._client.pause_reading(Reason.UPSTREAM_FULL)
+        self._client.pause_reading(PauseReason.UPSTREAM_FULL)
 
     def release(self) -> None:
         """The upstream takes more."""
@@ -934,7 +935,7 @@ class RequestSide:
         if self.upstream is not None:
             self._pass_on(self.upstream)
         if not self._is_held:
-            self._client.resume_reading(Reason.UPSTREAM_FULL)
+            self._client.resume_reading(PauseReason.UPSTREAM_FULL)
 
     def detach(self) -> UpstreamSink | None:
         """The upstream takes no more; who it was, if there was one."""
@@ -947,7 +948,7 @@ class RequestSide:
             self._step(RequestState.DISCARDING)
             self._waiting.clear()
             self._is_end_waiting = False
-            self._client.resume_reading(Reason.BODY_WAITS, Reason.UPSTREAM_FULL)
+            self._client.resume_reading(PauseReason.BODY_WAITS, PauseReason.UPSTREAM_FULL)
             self._client.wake_after(self._services.limits.drain_seconds)
 
     def body(self, data: bytes) -> None:
@@ -961,7 +962,7 @@ class RequestSide:
             return
         self._waiting += data
         if upstream is None:
-            self._client.pause_reading(Reason.BODY_WAITS)
+            self._client.pause_reading(PauseReason.BODY_WAITS)
 
     def trailers(self, trailers: Headers) -> None:
         """What follows a chunked body, relayed but never merged into the head (D35)."""
@@ -972,7 +973,7 @@ class RequestSide:
         if self.state is _RECEIVING:
             self._is_end_waiting = True
             if self.upstream is None:
-                self._client.pause_reading(Reason.BODY_WAITS)
+                self._client.pause_reading(PauseReason.BODY_WAITS)
             elif not self._waiting:
                 self._pass_on(self.upstream)
         self._step(RequestState.ENDED)
@@ -1015,6 +1016,7 @@ _DONE = ResponseState.DONE
 _KEEP_ALIVE = Ending.KEEP_ALIVE
 _BAD_GATEWAY = Response(502)
 _GATEWAY_TIMEOUT = Response(504)
+_NO_HEAD = UpstreamHead(b"")
 
 
 class Exchange:
@@ -1049,7 +1051,7 @@ class Exchange:
     ) -> None:
         self.record = record
         self.cancel: Callable[[], None] | None = None
-        self.upstream_head = b""
+        self.upstream_head = _NO_HEAD
         self._services = services
         self._client = client
         self._keeps_alive = keeps_alive
@@ -1070,7 +1072,7 @@ class Exchange:
             return
         self.forward(verdict.decided, self.request_side.upstream_head(verdict.head))
 
-    def forward(self, decided: Decided, upstream_head: bytes) -> None:
+    def forward(self, decided: Decided, upstream_head: UpstreamHead) -> None:
         """Send this head upstream, without another look at it."""
         self._note(decided)
         self.upstream_head = upstream_head
@@ -1098,24 +1100,24 @@ class Exchange:
         self.request_side.ended()
         self._finish_if_over()
 
-    def request_broken(self, status: int) -> None:
+    def request_malformed(self, status: int) -> None:
         """The client's body cannot be read on: 400 if nothing was answered yet (D30)."""
         self._fail(Failure.MALFORMED_BODY)
         if self.response_side.state is _DONE:
             self._finish(Ending.CLOSE)
         elif self.response_side.state is ResponseState.RELAYING:
-            self._abort()
+            self._truncate()
         else:
             self._cancel_decision()
             self.respond(refusal(status))
 
-    def request_cut_short(self) -> None:
+    def request_truncated(self) -> None:
         """The client ended its sending within the body; it may still read (RFC 9112 §8).
 
         An answer that is on its way goes on, else it is 400 as for a body that cannot be read.
         """
         if self.response_side.state is not ResponseState.RELAYING:
-            self.request_broken(HTTPStatus.BAD_REQUEST)
+            self.request_malformed(HTTPStatus.BAD_REQUEST)
             return
         self._fail(Failure.MALFORMED_BODY)
         self._ending = Ending.CLOSE
@@ -1131,14 +1133,14 @@ class Exchange:
         if (upstream := self.request_side.upstream) is not None:
             upstream.resume_reading()
 
-    def client_gone(self, failure: Failure | None = None) -> None:
+    def client_lost(self, failure: Failure | None = None) -> None:
         """The client's connection is lost: so is the upstream's, at once (FR51).
 
         `failure`: we ended it, for this reason.
         """
         self._fail(failure or Failure.CLIENT_GONE)
         self._cancel_decision()
-        self._abort()
+        self._truncate()
 
     def woken(self) -> None:
         """The time asked for by `wake_after` has come."""
@@ -1167,7 +1169,7 @@ class Exchange:
         """Send the head, and the body bytes that waited."""
         self.response_side.step(_AWAITING)
         request = self.request_side
-        upstream.begin(self, request.head.method, self.upstream_head, request.framing)
+        upstream.begin(self, request.head.method, self.upstream_head.raw, request.framing)
         request.attach(upstream)
         if request.expects_continue:
             self._client.wake_after(self._services.limits.continue_seconds)
@@ -1194,7 +1196,7 @@ class Exchange:
         if is_awaiting:
             self.respond(_BAD_GATEWAY)
         else:
-            self._abort()
+            self._truncate()
 
     def upstream_paused(self) -> None:
         """The upstream takes no more: read no more of the client's body."""
@@ -1264,7 +1266,7 @@ class Exchange:
         if upstream is not None:
             upstream.close()
         elif self.wants_upstream:
-            self._services.connector.withdraw(self)
+            self._services.connector.cancel(self)
 
     def _finish_if_over(self) -> None:
         if self.response_side.state is _DONE and (
@@ -1272,13 +1274,13 @@ class Exchange:
         ):
             self._finish(self._ending)
 
-    def _abort(self) -> None:
+    def _truncate(self) -> None:
         """End it so that the response can't be taken for complete."""
         self._drop_upstream()
         self.response_side.flush()
         if self.response_side.state is not _DONE:
             self.response_side.step(_DONE)
-        self._finish(Ending.ABORT)
+        self._finish(Ending.TRUNCATE)
 
     def _finish(self, ending: Ending) -> None:
         self.record.ended_at = self._services.clock()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import _cffi_backend as cffi
 
-from pyrbacproxy.model import ExchangeRecord
+from pyrbacproxy.model import ExchangeRecord, Failure
 from pyrbacproxy.proxy.exchange import Limits, Use
 from pyrbacproxy.proxy.transport import ClientTransport, Deadline
 
@@ -215,7 +215,7 @@ class Listener:
         """Cut every connection at once."""
         self.stop_accepting()
         for connection in tuple(self._connections):
-            connection.cut_off()
+            connection.abort(Failure.CUT_AT_SHUTDOWN)
 
     def _pause(self) -> None:
         if self._is_accepting:
@@ -363,7 +363,7 @@ class Listener:
             )
         self._new.pop(connection, None)
         self._leaving.add(connection)
-        connection.make_way()
+        connection.evict()
 
     # One connection
 

@@ -15,7 +15,7 @@ from OpenSSL import SSL
 
 from pyrbacproxy.background import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from pyrbacproxy.model import ExchangeRecord, Failure
-from pyrbacproxy.proxy.exchange import Inner, Limits, Use
+from pyrbacproxy.proxy.exchange import ConnectionHandler, Limits, Use
 from pyrbacproxy.tls.engine import PlainHttpError, ServerEngine, TlsError
 
 # --- deadline -------------------------------------------------------------------------
@@ -257,29 +257,29 @@ class Connection(asyncio.Protocol):
 #
 # The TCP side of a client connection, with or without TLS on top (`secure_transport`).
 #
-# It serves an `Inner` with plaintext and looks like a transport to it.
+# It serves an `ConnectionHandler` with plaintext and looks like a transport to it.
 
 
 class ClientTransport(Connection):
     """One client's connection without TLS.
 
-    `make_inner(transport)` is called when the connection can carry plaintext and returns what
+    `make_handler(transport)` is called when the connection can carry plaintext and returns what
     serves it. `on_closed(transport)` is called when it is over. `peer_address` is the client's IP
     address.
     """
 
     def __init__(
         self,
-        make_inner: Callable[["ClientTransport"], Inner],
+        make_handler: Callable[["ClientTransport"], ConnectionHandler],
         *,
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[["ClientTransport"], None],
     ) -> None:
         super().__init__(limits, loop)
-        self._make_inner = make_inner
+        self._make_handler = make_handler
         self._on_closed = on_closed
-        self._inner: Inner | None = None
+        self._handler: ConnectionHandler | None = None
         self._is_deaf = False
         self._swallowed_bytes = 0
         self._lingering = Deadline(loop, self.close)
@@ -300,8 +300,8 @@ class ClientTransport(Connection):
         """Some plaintext, for there is no TLS."""
         if self._is_deaf:
             self._swallow(data)
-        elif self._inner is not None:
-            self._inner.data_received(data)
+        elif self._handler is not None:
+            self._handler.data_received(data)
 
     def eof_received(self) -> bool:
         """The client sends no more: it may still read (FR34)."""
@@ -312,32 +312,32 @@ class ClientTransport(Connection):
         """TCP is gone."""
         super().connection_lost(exc)
         self._lingering.cancel()
-        inner, self._inner = self._inner, None
-        if inner is not None:
-            inner.connection_lost(self._failure)
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.connection_lost(self._failure)
         self._on_closed(self)
 
     def pause_writing(self) -> None:
         """The write buffer is over its mark."""
         super().pause_writing()
-        if self._inner is not None:
-            self._inner.pause_writing()
+        if self._handler is not None:
+            self._handler.pause_writing()
 
     def resume_writing(self) -> None:
         """The write buffer is low again."""
         super().resume_writing()
-        if self._inner is not None:
-            self._inner.resume_writing()
+        if self._handler is not None:
+            self._handler.resume_writing()
 
-    # What the inner side sees
+    # What the connection handler sees
 
-    def hand_over(self, inner: Inner) -> None:
+    def set_handler(self, handler: ConnectionHandler) -> None:
         """Let this one serve from now on."""
-        self._inner = inner
+        self._handler = handler
 
-    def serve(self, user: Inner) -> None:
-        """Be one side of a tunnel from now on, of which `user` is the end; a `sinks.Side`."""
-        self._inner = user
+    def serve(self, user: ConnectionHandler) -> None:
+        """Be one side of a tunnel from now on, of which `user` is the end; a `TunnelSide`."""
+        self._handler = user
         if self._transport is not None:
             probe_when_quiet(self._transport)
 
@@ -355,17 +355,17 @@ class ClientTransport(Connection):
         §9.6).
         """
         if self._transport is not None and not self._is_deaf:
-            self._say_goodbye(self._transport)
+            self._announce_close(self._transport)
             self._linger(self._transport)
 
     def close(self) -> None:
         """Flush and close."""
         if self._transport is not None and not self._transport.is_closing():
             if not self._is_deaf:
-                self._say_goodbye(self._transport)
+                self._announce_close(self._transport)
             self._shut(self._transport)
 
-    def cut(self) -> None:
+    def close_truncated(self) -> None:
         """Flush and close so that the client sees that the end is missing."""
         if self._transport is not None and not self._transport.is_closing():
             # For a body without length, plain TCP has no other way to say it.
@@ -379,7 +379,7 @@ class ClientTransport(Connection):
         """What the connection is used for; one that is closing is busy."""
         if self._is_deaf:
             return Use.BUSY
-        return Use.NEW if self._inner is None else self._inner.use
+        return Use.NEW if self._handler is None else self._handler.use
 
     @property
     def is_quiet(self) -> bool:
@@ -395,50 +395,49 @@ class ClientTransport(Connection):
             return not (transport.is_reading() and unread_bytes(transport))
         return self._is_between_messages(transport) and not unread_bytes(transport)
 
-    def make_way(self) -> None:
+    def evict(self) -> None:
         """Close, for another connection takes its place; it is not busy."""
-        if self._inner is None:
+        if self._handler is None:
             self.abort()
             return
-        self._inner.say_goodbye()
+        self._handler.announce_close()
         self.close()
 
     def awaiting(self) -> Iterable[ExchangeRecord]:
         """The exchanges that have a request at the upstream and no answer yet."""
-        return () if self._inner is None else self._inner.awaiting()
+        return () if self._handler is None else self._handler.awaiting()
 
-    def cut_off(self) -> None:
-        """Close at once: we end, and its time is over."""
-        self._failure = Failure.CUT_AT_SHUTDOWN
-        self.abort()
+    def abort(self, failure: Failure | None = None) -> None:
+        """End it at once, whatever is unsent. The handler gets the first `failure`."""
+        self._failure = self._failure or failure
+        super().abort()
 
     def drain(self) -> None:
         """Finish what is running, then close."""
-        if self._inner is not None:
-            self._inner.drain()
+        if self._handler is not None:
+            self._handler.drain()
 
     def _stalled(self) -> None:
-        self._failure = Failure.CLIENT_STOPPED_READING
-        super()._stalled()
+        self.abort(Failure.CLIENT_STOPPED_READING)
 
     # For TLS to differ in
 
     def _connected(self) -> None:
-        self._inner = self._make_inner(self)
+        self._handler = self._make_handler(self)
 
-    def _say_goodbye(self, transport: asyncio.Transport) -> None:
+    def _announce_close(self, transport: asyncio.Transport) -> None:
         """Tell the client that this is a proper end; TCP's own is enough here."""
 
     def _end(self) -> None:
-        """Tell the inner side once that the client sends no more; without one, that is all."""
+        """Tell the handler once that the client sends no more; without one, abort."""
         if self._has_ended:
             return
         self._has_ended = True
         if self._is_deaf:
             self.close()
-        elif self._inner is None:
+        elif self._handler is None:
             self.abort()
-        elif not self._inner.eof_received():
+        elif not self._handler.eof_received():
             self.close()
 
     def _is_between_messages(self, transport: asyncio.Transport) -> bool:
@@ -485,7 +484,7 @@ _V2 = 20 - 2
 
 
 class SecureTransport(ClientTransport):
-    """One TLS connection of a client; `make_inner` is called when the handshake is done.
+    """One TLS connection of a client; `make_handler` is called when the handshake is done.
 
     `context` gives the server context of the moment, once per connection. `on_handshake` is called
     once, with the version agreed on or with one word for the failure: `plain_http`, `tls_error`,
@@ -494,7 +493,7 @@ class SecureTransport(ClientTransport):
 
     def __init__(
         self,
-        make_inner: Callable[["SecureTransport"], Inner],
+        make_handler: Callable[["SecureTransport"], ConnectionHandler],
         *,
         context: Callable[[], SSL.Context],
         limits: Limits,
@@ -502,7 +501,9 @@ class SecureTransport(ClientTransport):
         on_closed: Callable[[ClientTransport], None],
         on_handshake: Callable[[str, str], None],
     ) -> None:
-        super().__init__(lambda _: make_inner(self), limits=limits, loop=loop, on_closed=on_closed)
+        super().__init__(
+            lambda _: make_handler(self), limits=limits, loop=loop, on_closed=on_closed
+        )
         self._engine = ServerEngine(context())
         self._on_handshake = on_handshake
         self._is_handshaking = True
@@ -538,17 +539,17 @@ class SecureTransport(ClientTransport):
         answer = engine.outgoing()
         if answer:
             transport.writelines(answer)
-        inner = self._inner
-        if inner is None:
+        handler = self._handler
+        if handler is None:
             if not engine.is_ready:
                 return
             self._handshake.cancel()
             self._tell_handshake(engine.version)
-            inner = self._inner = self._make_inner(self)
+            handler = self._handler = self._make_handler(self)
             if self._is_draining:
-                inner.drain()
+                handler.drain()
         if plaintext:
-            inner.data_received(plaintext)
+            handler.data_received(plaintext)
         if engine.is_peer_closed:
             self._end()
 
@@ -574,10 +575,10 @@ class SecureTransport(ClientTransport):
     def end_sending(self) -> bool:
         """Flush and say close_notify, without TCP's end: TLS may still have to answer."""
         if self._transport is not None:
-            self._say_goodbye(self._transport)
+            self._announce_close(self._transport)
         return True
 
-    def cut(self) -> None:
+    def close_truncated(self) -> None:
         """Flush and close without close_notify: the client sees that the end is missing."""
         if self._transport is not None and not self._transport.is_closing():
             self._shut(self._transport)
@@ -585,14 +586,14 @@ class SecureTransport(ClientTransport):
     def drain(self) -> None:
         """Finish what is running, then close; who is shaking hands is about to ask."""
         self._is_draining = True
-        if self._inner is None:
+        if self._handler is None:
             self._handshake.set(self._limits.first_request_seconds)
         super().drain()
 
     def _connected(self) -> None:
         self._handshake.set(self._limits.handshake_seconds)
 
-    def _say_goodbye(self, transport: asyncio.Transport) -> None:
+    def _announce_close(self, transport: asyncio.Transport) -> None:
         """Say close_notify; an answer to it is not waited for (RFC 8446 §6.1)."""
         self._engine.shutdown()
         goodbye = self._engine.outgoing()
@@ -615,7 +616,7 @@ class SecureTransport(ClientTransport):
             last += PlainHttpError.ANSWER
         if last:
             transport.write(last)
-        if self._inner is None:
+        if self._handler is None:
             self._handshake.cancel()
             self._linger(transport)
         else:

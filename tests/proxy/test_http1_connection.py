@@ -4,7 +4,7 @@ import pytest
 
 from pyrbacproxy.http1.head import Headers
 from pyrbacproxy.model import Failure, Outcome, Peer
-from pyrbacproxy.proxy.client_http1 import Downstream
+from pyrbacproxy.proxy.client_http1 import Http1Connection
 from pyrbacproxy.proxy.exchange import Limits, Released, UpstreamUser, Use
 from tests.fakes import ManualLoop
 from tests.proxy.dialogue import (
@@ -38,7 +38,7 @@ class Users:
         self.upstreams.append(UpstreamTape())
         user.upstream_ready(self.upstreams[-1])
 
-    def withdraw(self, user: UpstreamUser) -> None:
+    def cancel(self, user: UpstreamUser) -> None:
         """Nobody waits: each is given one at once."""
 
 
@@ -52,7 +52,7 @@ class Talk:
         self.world.services.connector = self.connector
         self.transport = SideTape()
         self.peer = Peer("192.0.2.1")
-        self.down = Downstream(
+        self.down = Http1Connection(
             self.transport,
             self.world.services,
             peer=lambda: self.peer,
@@ -329,7 +329,7 @@ def test_fr79_an_answer_that_rests_is_not_waited_for_when_the_client_ended_in_it
     assert talk.down.eof_received()
     talk.loop.advance(1)
     assert talk.connector.upstreams[0].done == ["close"]
-    assert talk.transport.done[-1] == "cut"
+    assert talk.transport.done[-1] == "close_truncated"
 
 
 def test_a_half_closed_client_gets_its_answer() -> None:
@@ -548,7 +548,7 @@ def test_d38_what_breaks_when_the_loop_calls_cuts_the_connection() -> None:
     del talk.peer
     with pytest.raises(AttributeError):
         talk.loop.advance(0)
-    assert talk.transport.done[-1] == "cut"
+    assert talk.transport.done[-1] == "close_truncated"
 
 
 # --- D52: what the connection is used for ----------------------------------------------
@@ -574,7 +574,7 @@ def test_d52_a_connection_is_new_until_its_first_request_and_idle_between_two() 
     talk.down.resume_writing()
     talk.down.data_received(GET[:5])
     assert used(talk) is Use.BUSY
-    talk.down.say_goodbye()
+    talk.down.announce_close()
     assert talk.transport.done == []
 
 

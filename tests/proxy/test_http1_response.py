@@ -1,6 +1,6 @@
 from pyrbacproxy.http1.head import Headers, RequestHead, ResponseHead, text
 from pyrbacproxy.model import ExchangeRecord
-from pyrbacproxy.proxy.client_http1 import ResponseSide
+from pyrbacproxy.proxy.client_http1 import Http1Response
 from pyrbacproxy.proxy.exchange import ResponseState
 from tests.proxy.dialogue import OK, STREAM, ClientTape, World, received
 
@@ -11,10 +11,10 @@ def side(
     method: bytes = b"GET",
     minor: int = 1,
     state: ResponseState = ResponseState.AWAITING,
-) -> ResponseSide:
+) -> Http1Response:
     head = RequestHead(method, b"/", Headers(), minor)
     record = ExchangeRecord("127.0.0.1", "GET", "/")
-    response = ResponseSide(World().services, client, record, head)
+    response = Http1Response(World().services, client, record, head)
     response.state = state
     return response
 
