@@ -243,8 +243,11 @@ def test_fr26_a_half_rotated_pair_keeps_the_old_one(lab: Lab, pair: Pair, order:
     assert proxy.process.poll() is None
 
 
+# In one step each: what is between two steps may be seen, and be another complaint.
+
+
 def spoil_by_truncation(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:120])
+    by_rename(file, file.read_bytes()[:120])
 
 
 def spoil_by_removal(file: Path) -> None:
@@ -253,8 +256,9 @@ def spoil_by_removal(file: Path) -> None:
 
 def spoil_by_directory(file: Path) -> None:
     """Unreadable for everybody, root too."""
-    file.unlink()
-    file.mkdir()
+    link = file.with_suffix(".link")
+    link.symlink_to(file.parent)
+    link.replace(file)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +281,6 @@ def test_fr26_a_file_that_went_bad_keeps_the_old_pair(
     pair.let_periods_pass()
     assert served(proxy) == "old"
     assert pair.complaints() == [complaint]
-    if file.is_dir():
-        file.rmdir()
     pair.put(pair.certificate, "new.crt")
     pair.put(pair.key, "new.key")
     until(lambda: served(proxy) == "new", "new pair")
