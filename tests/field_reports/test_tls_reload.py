@@ -1,5 +1,6 @@
 """Field reports FR24 and FR26: certificates that change while the proxy runs (D10, D11)."""
 
+import os
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -243,11 +244,9 @@ def test_fr26_a_half_rotated_pair_keeps_the_old_one(lab: Lab, pair: Pair, order:
     assert proxy.process.poll() is None
 
 
-# In one step each: what is between two steps may be seen, and be another complaint.
-
-
 def spoil_by_truncation(file: Path) -> None:
-    by_rename(file, file.read_bytes()[:120])
+    # In one step: a file that is written anew is empty for a moment.
+    os.truncate(file, file.stat().st_size // 2)
 
 
 def spoil_by_removal(file: Path) -> None:
@@ -255,7 +254,7 @@ def spoil_by_removal(file: Path) -> None:
 
 
 def spoil_by_directory(file: Path) -> None:
-    """Unreadable for everybody, root too."""
+    """Unreadable for everybody, root too; in one step, or it would be missing for a moment."""
     link = file.with_suffix(".link")
     link.symlink_to(file.parent)
     link.replace(file)
