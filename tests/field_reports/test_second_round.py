@@ -401,6 +401,7 @@ def silent_upstream() -> Iterator[socket.socket]:
         yield listener
 
 
+@pytest.mark.e2e  # after 30 s
 def test_fr94_a_long_wait_for_the_upstream_is_logged_and_does_not_end(
     lab: Lab, silent_upstream: socket.socket
 ) -> None:
